@@ -3,6 +3,7 @@ package accesslayer_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer"
@@ -42,4 +43,37 @@ func TestSoleClient(t *testing.T) {
 		_, err = al.Open(accesslayer.ClientConfig{Sole: "QP1 owner"})
 		require.ErrorIs(t, err, accesslayer.ErrClosed, "a client that failed to open has no role")
 	}
+}
+
+// TestClientCloses closes a client in a callback of one of its objects, and another one beside a third client. Their
+// objects are destroyed once, and those of the third client stay.
+func TestClientCloses(t *testing.T) {
+	t.Parallel()
+	h, al, c, ca := setup(t)
+	pd := must(ca.NewPD(ci.PDNormal))
+	cq := must(pd.NewCQ(ci.CQCreate{Size: 4}, accesslayer.CQHandler{}))
+	done := make(chan error, 2)
+	must(pd.NewQP(ci.QPCreate{SendCQ: cq, RecvCQ: cq}, func(*accesslayer.QP, ci.Event) {
+		assert.NoError(t, c.CloseAsync(func(err error) { done <- err }))
+		assert.ErrorIs(t, c.CloseAsync(func(error) { t.Error("called twice") }), accesslayer.ErrClosed)
+	}))
+	other, third := must(al.Open(accesslayer.ClientConfig{})), must(al.Open(accesslayer.ClientConfig{}))
+	theirs := must(must(other.OpenCA(h.info.GUID, nil)).NewPD(ci.PDNormal))
+	kept := must(must(third.OpenCA(h.info.GUID, nil)).NewPD(ci.PDNormal))
+	fireAll(h, "QP", ci.EventQPFatal)
+	require.NoError(t, <-done)
+	require.NoError(t, other.Close())
+	for _, x := range []*accesslayer.Client{c, other} {
+		require.NoError(t, x.Close(), "again")
+		assert.Empty(t, x.Objects())
+		_, err := x.OpenCA(h.info.GUID, nil)
+		assert.ErrorIs(t, err, accesslayer.ErrClosed)
+		_, err = x.RegisterPnP(accesslayer.PnPConfig{Remove: func(*accesslayer.Adapter, any) {}})
+		assert.ErrorIs(t, err, accesslayer.ErrClosed)
+	}
+	_, err := cq.Query()
+	assert.ErrorIs(t, err, accesslayer.ErrClosed)
+	assert.ErrorIs(t, theirs.Destroy(), accesslayer.ErrClosed)
+	must(kept.NewCQ(ci.CQCreate{Size: 4}, accesslayer.CQHandler{}))
+	assert.Empty(t, h.violationList())
 }

@@ -124,7 +124,7 @@
 //	CM callbacks                                 results of these; cm.Conn.Next, OnEvent
 //
 //	ib_query, ib_get_query_*                     package sa: Client.Path, Attribute.Get, Table; rdmacm uses it
-//	ib_join_mcast, ib_leave_mcast                sa.Client.NewMembership, and QP.AttachMcast; rdmacm.ID.Join does both
+//	ib_join_mcast, ib_leave_mcast                sa.Client.NewMembership, and QP.AttachMcast; cmid.ID.Join does both
 //	ib_reg_svc, ib_subscribe                     sa.Client.NewService, NewSubscription
 //
 // docs/access-layer.md has all functions, and the reasons for those that do not exist: I/O controllers (ib_create_ioc

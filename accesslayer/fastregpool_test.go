@@ -356,7 +356,7 @@ func TestFastRegPoolModel(t *testing.T) {
 				register(rt, l)
 				at := rapid.IntRange(0, len(l.mem)-1).Draw(rt, "at")
 				n := rapid.IntRange(1, len(l.mem)-at).Draw(rt, "n")
-				fill := []byte(fmt.Sprintf("%08x", rapid.Uint32().Draw(rt, "fill")))
+				fill := fmt.Appendf(nil, "%08x", rapid.Uint32().Draw(rt, "fill"))
 				for i := range n {
 					d.b.buf[i] = fill[i%len(fill)]
 				}

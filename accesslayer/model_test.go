@@ -228,8 +228,8 @@ func (m *treeModel) createOne(rt *rapid.T, kind string) {
 	m.all = append(m.all, n)
 }
 
-// refusesOpen checks the result of opening the HCA with a strict client. It reports whether the open was refused, as it
-// is while the client has another open, which the model knows only until its destruction begins.
+// refusesOpen checks the result of opening the HCA with a strict client. It reports whether the open was refused. It is
+// refused while the client has another open. The model has that open only until its destruction begins.
 func (m *treeModel) refusesOpen(rt *rapid.T, err error) bool {
 	opens, dying := 0, 0
 	for _, o := range m.all {

@@ -18,6 +18,7 @@ type QP struct {
 	srq            ci.SRQ
 	typ            ci.QPType
 	timeWait       atomic.Int64 // end of the quarantine in nanoseconds of the clock; 0: none
+	linger         atomic.Int64 // its duration from the destruction on, in nanoseconds
 }
 
 func (q *QP) Unwrap() any { return q.qpVerbs.QP }
@@ -78,11 +79,15 @@ func (p *PD) newQP(verb string, c ci.QPCreate, onEvent func(*QP, ci.Event), crea
 }
 
 func (q *QP) destroyDrivers() error {
-	if left := q.timeWaitLeft(); left > 0 {
+	if left := max(q.timeWaitLeft(), time.Duration(q.linger.Load())); left > 0 {
 		q.qpVerbs.TimeWait(left)
 	}
 	return q.qpVerbs.Destroy()
 }
+
+// Linger quarantines the number of the QP for d from its destruction on. A connection manager calls it for a QP whose
+// connection may end together with it, such as that of another process. It does not restrict the QP's states.
+func (q *QP) Linger(d time.Duration) { q.linger.Store(int64(d)) }
 
 // TimeWait quarantines the number of the QP for d from now on. A connection manager calls it when a connection ends
 // (IBTA volume 1, 12.9.8.4). During that time, an RC or UC QP can only be moved to Error, Reset or Init. If the QP is
@@ -90,7 +95,7 @@ func (q *QP) destroyDrivers() error {
 func (q *QP) TimeWait(d time.Duration) {
 	until := int64(0)
 	if d > 0 {
-		until = int64(q.n.al.cfg.Clock.Now() + d)
+		until = int64(q.n.al.cfg.Clock.Elapsed() + d)
 	}
 	q.timeWait.Store(until)
 }
@@ -100,7 +105,7 @@ func (q *QP) timeWaitLeft() time.Duration {
 	if until == 0 {
 		return 0
 	}
-	return time.Duration(until) - q.n.al.cfg.Clock.Now()
+	return time.Duration(until) - q.n.al.cfg.Clock.Elapsed()
 }
 
 // Query returns the attributes. Status: as ci.QP.Query; InvalidQPHandle with ErrClosed.

@@ -7,7 +7,7 @@ import (
 )
 
 // TooDeep reports whether a create failed because of the requested queue sizes, so that it may succeed with smaller
-// ones. It applies to NewQP, NewCQ, NewSRQ, and creates that use them, such as rdmacm.ID.CreateQP. It returns false for
+// ones. It applies to NewQP, NewCQ, NewSRQ, and creates that use them, such as cmid.ID.CreateQP. It returns false for
 // nil and for all other errors. Therefore a loop that halves the sizes terminates:
 //
 //	for depth := 128; ; depth /= 2 {

@@ -58,8 +58,7 @@ func TestVerbsPass(t *testing.T) {
 	} {
 		require.True(t, ci.Same(x.inner, x.outer), "%v", x.typ)
 		for pass := range 2 {
-			for i := range x.typ.NumMethod() {
-				v := x.typ.Method(i)
+			for v := range x.typ.Methods() {
 				if slices.Contains(own, v.Name) || pass == 1 && slices.Contains(dataPath, v.Name) ||
 					x.typ.Name() == "FMR" && v.Name == "Map" && pass == 1 {
 					continue
@@ -67,25 +66,25 @@ func TestVerbsPass(t *testing.T) {
 				name := x.typ.Name() + "." + v.Name
 				fail := errors.New(name)
 				var args []reflect.Value
-				var any []interface{}
+				var matchers []any
 				for j := range v.Type.NumIn() {
 					if v.Type.IsVariadic() && j == v.Type.NumIn()-1 {
 						break
 					}
-					args, any = append(args, reflect.Zero(v.Type.In(j))), append(any, gomock.Any())
+					args, matchers = append(args, reflect.Zero(v.Type.In(j))), append(matchers, gomock.Any())
 				}
 				if pass == 0 {
-					var results []interface{}
-					for j := range v.Type.NumOut() {
-						results = append(results, reflect.Zero(v.Type.Out(j)).Interface())
+					var results []any
+					for out := range v.Type.Outs() {
+						results = append(results, reflect.Zero(out).Interface())
 					}
 					if n := len(results); v.Type.Out(n-1) == reflect.TypeFor[error]() {
 						results[n-1] = fail
 					}
-					ctrl.RecordCall(x.inner, v.Name, any...).Return(results...)
+					ctrl.RecordCall(x.inner, v.Name, matchers...).Return(results...)
 				}
 				out := reflect.ValueOf(x.outer).MethodByName(v.Name).Call(args)
-				err, _ := out[len(out)-1].Interface().(error)
+				err, _ := reflect.TypeAssert[error](out[len(out)-1])
 				switch {
 				case v.Type.Out(len(out)-1) != reflect.TypeFor[error]():
 				case pass == 0:

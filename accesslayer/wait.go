@@ -132,7 +132,7 @@ func (p Poller) Next(ctx context.Context, wc []ci.WC) (int, error) {
 		spin = 20 * time.Microsecond
 	}
 	clock := q.n.al.cfg.Clock
-	end := clock.Now() + spin
+	end := clock.Elapsed() + spin
 	for {
 		for range spinsPerLook {
 			if n, err := q.Poll(wc); n != 0 || err != nil {
@@ -149,7 +149,7 @@ func (p Poller) Next(ctx context.Context, wc []ci.WC) (int, error) {
 			return 0, nil
 		default:
 		}
-		if p.Mode == PollHybrid && clock.Now() >= end {
+		if p.Mode == PollHybrid && clock.Elapsed() >= end {
 			return q.sleep(ctx, verb, wc, p.Kick)
 		}
 	}

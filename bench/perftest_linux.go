@@ -46,7 +46,7 @@ func (p perftest) run(at surroundings, ops int, timed bool) (s Sample, err error
 }
 
 func (p perftest) try(at surroundings, ops int, timed bool) (s Sample, err error) {
-	args := append(p.args[:len(p.args):len(p.args)], "-F", "-s", strconv.Itoa(p.bytes), "-n", strconv.Itoa(ops))
+	args := append(slices.Clip(p.args), "-F", "-s", strconv.Itoa(p.bytes), "-n", strconv.Itoa(ops))
 	at.prefix = slices.Concat(at.prefix, p.flags)
 	text, err := at.runPrograms(args, "ouldn't connect")
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ func (s surroundings) runPrograms(args []string, refused string) (text string, e
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), programLimit)
 	defer cancel()
-	line := append(append(s.prefix[:len(s.prefix):len(s.prefix)], args...), "-p", strconv.Itoa(port))
+	line := append(append(slices.Clip(s.prefix), args...), "-p", strconv.Itoa(port))
 	command := func(more ...string) (*exec.Cmd, *bytes.Buffer) {
 		c := exec.CommandContext(ctx, line[0], append(line[1:len(line):len(line)], more...)...)
 		c.Env = s.env

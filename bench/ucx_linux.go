@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,7 +64,7 @@ func (u ucxTest) once(at surroundings, ops, percentile int) (t ucxTimes, err err
 	args := append([]string{ucxProgram, "-f", "-n", strconv.Itoa(ops), "-w", strconv.Itoa(ops / 10), "-R",
 		strconv.Itoa(percentile)}, u.args...)
 	at.prefix = nil
-	at.env = append(at.env[:len(at.env):len(at.env)], "UCX_TLS="+u.transports, "UCX_LOG_LEVEL=error")
+	at.env = append(slices.Clip(at.env), "UCX_TLS="+u.transports, "UCX_LOG_LEVEL=error")
 	text, err := at.runPrograms(args, "refused")
 	if err != nil {
 		return t, err

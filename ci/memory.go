@@ -64,6 +64,31 @@ type AtomicMemory interface {
 	FetchAdd(off, n uint64) (old uint64, err error)
 }
 
+// BatchMemory is Memory whose Slice returns nil because each copy is a system call or a message, such as memory of
+// another process. A software HCA copies several ranges at once.
+type BatchMemory interface {
+	Memory
+
+	// Copier returns what copies. It is comparable: memories with equal copiers share calls.
+	Copier() Copier
+}
+
+// A Copier copies ranges of BatchMemory.
+type Copier interface {
+	// CopySpans copies each span from its memory or, if write is set, to its memory, in the order of the list. It
+	// returns how many spans it has copied whole; the error belongs to the one after them, a part of which may have
+	// been copied. It does not keep the list.
+	CopySpans(list []Span, write bool) (done int, err error)
+}
+
+// A Span is a range of a memory, which has the Copier that gets the span, and the bytes to copy to or from. Both are of
+// the same length, at least 1.
+type Span struct {
+	Memory Memory
+	Off    uint64
+	Bytes  []byte
+}
+
 // DMA is storage mapped into an HCA's DMA space. Destroy unmaps it. Context of Destroy: thread. Status: ResourceBusy
 // while registered.
 type DMA interface {

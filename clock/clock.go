@@ -4,8 +4,8 @@ import "time"
 
 // Clock is a source of time.
 type Clock interface {
-	// Now returns the monotonic time since an origin that the clock chooses.
-	Now() time.Duration
+	// Elapsed returns the monotonic time since an origin that the clock chooses.
+	Elapsed() time.Duration
 	// AfterFunc calls f after d, on a goroutine of the clock. The result can stop the call, and start it again.
 	AfterFunc(d time.Duration, f func()) Timer
 }
@@ -23,6 +23,6 @@ func Real() Clock { return realClock{time.Now()} }
 
 type realClock struct{ origin time.Time }
 
-func (c realClock) Now() time.Duration { return time.Since(c.origin) }
+func (c realClock) Elapsed() time.Duration { return time.Since(c.origin) }
 
 func (realClock) AfterFunc(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }

@@ -4,7 +4,7 @@
 // A Clock has the time and timers. Real returns the clock of the machine, and NewVirtual a clock that a test advances:
 //
 //	c := clock.NewVirtual(0)
-//	c.AfterFunc(time.Second, func() { fmt.Println(c.Now()) })
+//	c.AfterFunc(time.Second, func() { fmt.Println(c.Elapsed()) })
 //	c.Advance(time.Minute) // prints 1s
 //
 // A Wheel serves the many timers of one owner, such as the QPs of an HCA, with a single Timer of a Clock.

@@ -29,8 +29,8 @@ type virtualTimer struct {
 	pos int // index in the heap, or -1
 }
 
-// Now implements Clock.
-func (c *Virtual) Now() time.Duration {
+// Elapsed implements Clock.
+func (c *Virtual) Elapsed() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
@@ -74,7 +74,7 @@ func (t *virtualTimer) Reset(d time.Duration) bool {
 // Advance increases the time by d. It calls the functions of the timers that expire within d; each one sees the time at
 // which its timer expires.
 func (c *Virtual) Advance(d time.Duration) {
-	end := c.Now() + d
+	end := c.Elapsed() + d
 	for c.step(end) {
 	}
 	c.mu.Lock()

@@ -14,7 +14,7 @@ func TestVirtual(t *testing.T) {
 	require.False(t, ok, "no timer is set")
 	var log []string
 	note := func(s string) func() {
-		return func() { log = append(log, s+" "+(c.Now()-time.Hour).String()) }
+		return func() { log = append(log, s+" "+(c.Elapsed()-time.Hour).String()) }
 	}
 	c.AfterFunc(3, note("c"))
 	b := c.AfterFunc(2, note("b"))
@@ -36,15 +36,15 @@ func TestVirtual(t *testing.T) {
 	assert.False(t, c.Step())
 	assert.Equal(t, []string{"c 3ns", "b 6ns"}, log[4:])
 	c.Advance(10)
-	assert.Equal(t, time.Hour+16, c.Now())
+	assert.Equal(t, time.Hour+16, c.Elapsed())
 	assert.Zero(t, c.Pending())
 }
 
 func TestReal(t *testing.T) {
 	c := Real()
 	fired := make(chan time.Duration)
-	start := c.Now()
-	timer := c.AfterFunc(time.Hour, func() { fired <- c.Now() })
+	start := c.Elapsed()
+	timer := c.AfterFunc(time.Hour, func() { fired <- c.Elapsed() })
 	require.True(t, timer.Reset(time.Millisecond))
 	assert.GreaterOrEqual(t, <-fired-start, time.Millisecond)
 	assert.False(t, timer.Stop())

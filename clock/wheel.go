@@ -84,7 +84,7 @@ func (w *Wheel) arm() {
 		return
 	}
 	w.at = at
-	d := max(at-w.clock.Now(), 0)
+	d := max(at-w.clock.Elapsed(), 0)
 	if w.next == nil {
 		w.next = w.clock.AfterFunc(d, w.expire)
 	} else {
@@ -97,7 +97,7 @@ func (w *Wheel) expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.at = 0
-	now := w.clock.Now()
+	now := w.clock.Elapsed()
 	for len(w.heap) > 0 && w.heap[0].at <= now {
 		t := w.heap[0]
 		w.remove(t)

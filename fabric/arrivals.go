@@ -69,7 +69,7 @@ func (a *arrivals) put(pkts []rvt.Packet, t time.Duration) {
 
 // arm sets the timer to the first arrival. The caller holds a.mu.
 func (a *arrivals) arm() {
-	d := max(a.heap[0].at-a.clock.Now(), 0)
+	d := max(a.heap[0].at-a.clock.Elapsed(), 0)
 	if a.timer == nil {
 		a.timer = a.clock.AfterFunc(d, a.run)
 		return
@@ -85,7 +85,7 @@ func (a *arrivals) run() {
 		return
 	}
 	a.busy = true
-	for len(a.heap) > 0 && a.heap[0].at <= a.clock.Now() && !a.closed {
+	for len(a.heap) > 0 && a.heap[0].at <= a.clock.Elapsed() && !a.closed {
 		x := heap.Pop(&a.heap).(arrival)
 		a.mu.Unlock()
 		a.ca.deliver(x.pkts)

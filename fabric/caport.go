@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -70,7 +69,7 @@ func (c *CAPort) OnChange(f func()) { c.onChange = f }
 // Start admits deliveries.
 func (c *CAPort) Start(x rvt.PortContext) error {
 	if c.closed.Load() || c.started.Load() {
-		return errors.New("fabric: the port was started before, or is closed")
+		return fmt.Errorf("fabric: %w", rvt.ErrPortStarted)
 	}
 	c.recv, c.lost = x.Receiver, x.Lost
 	c.started.Store(true)

@@ -60,7 +60,7 @@ func (e *egress) serve() {
 	}
 	e.busy = true
 	for e.count > 0 && !e.closed {
-		if wait := e.ca.port.freeAt() - e.clock.Now(); wait > 0 {
+		if wait := e.ca.port.freeAt() - e.clock.Elapsed(); wait > 0 {
 			if e.timer == nil {
 				e.timer = e.clock.AfterFunc(wait, e.run)
 			} else {

@@ -117,11 +117,11 @@ func TestLinkTime(t *testing.T) {
 	r := newRig(t)
 	r.send(wire.UC, 5, 0, 1)
 	r.run()
-	one := r.clock.Now()
-	start := r.clock.Now()
+	one := r.clock.Elapsed()
+	start := r.clock.Elapsed()
 	r.send(wire.UC, 5, 0, 11)
 	r.run()
-	each := (r.clock.Now() - start - one) / 10
+	each := (r.clock.Elapsed() - start - one) / 10
 	picos := r.from.port.line.picos
 	bytes := uint64(1024 + wire.LRHLen + wire.BTHLen + wire.ICRCLen)
 	assert.InDelta(t, float64(bytes)*float64(picos)/1000, float64(each), float64(2*time.Nanosecond))

@@ -148,7 +148,7 @@ func (f *Fabric) now() time.Duration {
 	if !f.timing {
 		return 0
 	}
-	return f.cfg.Clock.Now()
+	return f.cfg.Clock.Elapsed()
 }
 
 // find returns a node by its ID or, if only one has it, by its description. The caller holds f.mu.

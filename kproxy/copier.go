@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"ciddk/ci"
 	"ciddk/clock"
 )
 
@@ -25,6 +26,7 @@ type copier struct {
 	jobs    chan copyJob
 	results chan copyResult // of capacity 1, so that a late result does not block
 	buf     []byte
+	spans   []ci.Span
 	stuck   error // a copy has taken too long
 	closed  bool
 
@@ -38,6 +40,7 @@ type copyJob struct {
 	buf     []byte
 	at      place
 	isWrite bool
+	spans   []ci.Span    // not nil: copies of these, whose bytes are in the buffer
 	check   func() error // nil: a copy
 	limits  int          // how often the limit of a copy may pass before it is given up, less 1
 }
@@ -78,41 +81,54 @@ func (c *copier) do(b []byte, at place, isWrite bool) (n int, err error) {
 	return n, err
 }
 
-// writePieces is do for writes of several pieces, of n bytes in total, which are stored one behind the other.
-func (c *copier) writePieces(pieces [][]byte, n int, at place) error {
+// copySpans copies spans of the process's memory, as ci.Copier does, as many by one job as the buffer holds.
+func (c *copier) copySpans(list []ci.Span, isWrite bool) (done int, err error) {
+	for done < len(list) && err == nil {
+		if len(list[done].Bytes) > copyChunk {
+			if _, err = c.do(list[done].Bytes, placeOf(&list[done]), isWrite); err == nil {
+				done++
+			}
+			continue
+		}
+		var k int
+		k, err = c.doSpans(list[done:], isWrite)
+		done += k
+	}
+	return done, err
+}
+
+// doSpans copies as many spans at the front of a list, at least one, as the buffer holds.
+func (c *copier) doSpans(list []ci.Span, isWrite bool) (done int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.start()
-	from := pieceReader{pieces: pieces}
-	for n > 0 {
-		buf, err := c.room(min(n, copyChunk))
-		if err != nil {
-			return err
-		}
-		from.fill(buf)
-		if _, err := c.run(buf, at, true); err != nil {
-			return err
-		}
-		n, at = n-len(buf), at.plus(uint64(len(buf)))
+	n, size := 0, 0
+	for n < len(list) && size+len(list[n].Bytes) <= copyChunk {
+		size += len(list[n].Bytes)
+		n++
 	}
-	return nil
-}
-
-// pieceReader reads pieces in their order.
-type pieceReader struct {
-	pieces [][]byte
-	used   int // bytes of the first piece
-}
-
-// fill reads len(b) bytes, which exist.
-func (r *pieceReader) fill(b []byte) {
-	for len(b) > 0 {
-		n := copy(b, r.pieces[0][r.used:])
-		b = b[n:]
-		if r.used += n; r.used == len(r.pieces[0]) {
-			r.pieces, r.used = r.pieces[1:], 0
+	buf, err := c.room(size)
+	if err != nil {
+		return 0, err
+	}
+	c.spans = append(c.spans[:0], list[:n]...)
+	at := 0
+	for i := range c.spans {
+		s := &c.spans[i]
+		s.Bytes = buf[at : at+len(s.Bytes)]
+		at += len(s.Bytes)
+		if isWrite {
+			copy(s.Bytes, list[i].Bytes)
 		}
 	}
+	done, err = c.execute(copyJob{spans: c.spans, isWrite: isWrite})
+	if !isWrite {
+		for i := range list[:done] {
+			at := buf[:len(list[i].Bytes)]
+			buf = buf[copy(list[i].Bytes, at):]
+		}
+	}
+	return done, err
 }
 
 // start starts the goroutine if it does not run. mu is held.
@@ -131,7 +147,7 @@ func (c *copier) room(n int) ([]byte, error) {
 		return nil, c.stuck
 	case c.closed:
 		return nil, errors.ErrUnsupported
-	case c.users.holds(c.uid, c.clock.Now()):
+	case c.users.holds(c.uid, c.clock.Elapsed()):
 		return nil, errSuspended
 	}
 	if len(c.buf) < n {
@@ -168,8 +184,8 @@ func (c *copier) execute(j copyJob) (int, error) {
 		c.watch.end()
 		return r.n, r.err
 	case <-c.watch.late:
-		c.stuck, c.buf = c.reach.abort(), nil
-		c.users.add(c.uid, c.clock.Now())
+		c.stuck, c.buf, c.spans = c.reach.abort(), nil, nil
+		c.users.add(c.uid, c.clock.Elapsed())
 		return 0, c.stuck
 	}
 }
@@ -181,6 +197,8 @@ func (c *copier) serve(jobs <-chan copyJob, results chan<- copyResult) {
 		switch {
 		case j.check != nil:
 			x.err = j.check()
+		case j.spans != nil:
+			x.n, x.err = c.reach.copySpans(j.spans, j.isWrite)
 		case j.isWrite:
 			x.n, x.err = c.reach.write(j.buf, j.at)
 		default:

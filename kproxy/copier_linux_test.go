@@ -84,10 +84,10 @@ func TestStuckCopy(t *testing.T) {
 	release(t, faults, p)
 }
 
-// TestMissingPages reaches memory of the daemon's own user that is registered, and whose pages then do not come. With
-// LimitCopies, the copy fails in time, and so do later sessions of the user. Without a limit, the copy fails at once if
-// it is one by /proc/PID/mem, which a daemon with CAP_SYS_PTRACE uses: there the kernel does not wait for userfaultfd.
-// So does a copy by number if the userfaultfd is one that needs no privileges.
+// TestMissingPages copies registered memory of the daemon's own user whose pages are never supplied (userfaultfd(2)).
+// With LimitCopies, the copy fails in time, and so do later sessions of the user. Without a limit, two kinds of copy
+// fail at once, because the kernel does not wait for userfaultfd in them: copies by /proc/PID/mem, which a daemon with
+// CAP_SYS_PTRACE uses, and copies by process number from a userfaultfd that needs no privileges.
 func TestMissingPages(t *testing.T) {
 	for name, c := range map[string]struct {
 		isBound bool
@@ -233,8 +233,8 @@ func TestStuckCheck(t *testing.T) {
 	virtual.Advance(DefaultCopyTimeout)
 	virtual.Advance(DefaultCopyTimeout)
 	require.ErrorIs(t, <-result, errStuck)
-	require.True(t, users.holds(7, virtual.Now()))
-	require.False(t, users.holds(8, virtual.Now()))
+	require.True(t, users.holds(7, virtual.Elapsed()))
+	require.False(t, users.holds(8, virtual.Elapsed()))
 	_, err := p.Memory(ci.Bytes(b).Addr(), 1, 0)
 	require.ErrorIs(t, err, errStuck, "a later registration")
 	p.close()

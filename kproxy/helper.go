@@ -50,6 +50,10 @@ func (h *helper) write(b []byte, to place) (int, error) {
 	return len(b), nil
 }
 
+func (h *helper) copySpans(list []ci.Span, isWrite bool) (done int, err error) {
+	return copyEach(h, list, isWrite)
+}
+
 // exchange sends a request and returns the data of the reply, which are valid until the next call.
 func (h *helper) exchange(c schema.Copy, at place, n int, data []byte) ([]byte, error) {
 	h.id++

@@ -186,6 +186,6 @@ func TestSuspension(t *testing.T) {
 	require.NoError(t, register(uid, nil))
 	limit.Advance(suspendFor)
 	require.NoError(t, register(uid, users))
-	users.add(uid+1, limit.Now())
+	users.add(uid+1, limit.Elapsed())
 	require.Len(t, users.until, 1, "those that have ended are forgotten")
 }

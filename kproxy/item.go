@@ -186,7 +186,7 @@ func (c *Session) ReadMemory(b []byte, addr uint64) error {
 // Quarantine keeps the number of a QP of the client from being used again for d after the QP's destruction.
 func (c *Session) Quarantine(guid ci.GUID, num ci.QPN, d time.Duration) {
 	if o := c.findQP(guid, num); o != nil {
-		o.al.(*accesslayer.QP).TimeWait(d)
+		o.al.(*accesslayer.QP).Linger(d)
 	}
 }
 

@@ -81,7 +81,7 @@ func (c *Session) find(verb string, k schema.Kind, h schema.Handle) (*object, er
 	return o, err
 }
 
-// findAny is find for objects of removed adapters, too.
+// findAny returns what find does, and finds objects of removed adapters, too.
 func (c *Session) findAny(verb string, k schema.Kind, h schema.Handle) (*object, error) {
 	if i := h.Index(); h.Kind() == k && uint64(i) < uint64(len(c.slots)) {
 		s := &c.slots[i]

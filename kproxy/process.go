@@ -231,21 +231,48 @@ func (m *processMemory) WriteAt(b []byte, off int64) (int, error) {
 	return m.p.reach.write(b, to)
 }
 
-// WritePieces is WriteAt for several pieces. See rvt.PieceMemory.
-func (m *processMemory) WritePieces(pieces [][]byte, n int, off int64) error {
-	to, err := m.span(off, n)
-	if err != nil || n == 0 {
-		return err
+// Copier returns the process. See ci.BatchMemory.
+func (m *processMemory) Copier() ci.Copier { return m.p }
+
+// placeOf returns the place of a span of a processMemory.
+func placeOf(s *ci.Span) place { return s.Memory.(*processMemory).at.plus(s.Off) }
+
+// CopySpans copies spans of memory of the process. See ci.Copier.
+func (p *process) CopySpans(list []ci.Span, write bool) (done int, err error) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.closed {
+		return 0, ci.InvalidState
 	}
-	m.p.mu.RLock()
-	defer m.p.mu.RUnlock()
-	if m.p.closed {
-		return ci.InvalidState
+	for done < len(list) && err == nil {
+		by, n := p.sameCopies(list[done:])
+		part := list[done : done+n]
+		switch {
+		case n == 0:
+			err = ci.InvalidParameter
+		case by != nil:
+			n, err = by.copySpans(part, write)
+		default:
+			n, err = p.reach.copySpans(part, write)
+		}
+		done += n
 	}
-	if m.by != nil {
-		return m.by.writePieces(pieces, n, to)
+	return done, err
+}
+
+// sameCopies returns how many spans at the front of a list exist and are copied by the same means, and these means.
+func (p *process) sameCopies(list []ci.Span) (by *copier, n int) {
+	for i := range list {
+		m, ok := list[i].Memory.(*processMemory)
+		if !ok || m.p != p || i > 0 && m.by != by {
+			break
+		}
+		if _, err := m.span(int64(list[i].Off), len(list[i].Bytes)); err != nil {
+			break
+		}
+		by, n = m.by, i+1
 	}
-	return m.p.reach.writePieces(pieces, n, to)
+	return by, n
 }
 
 // CompareSwap stores swap if the 8 bytes at off are compare. See ci.AtomicMemory.

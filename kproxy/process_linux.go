@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,7 +25,8 @@ var hostOrder = binary.NativeEndian
 // The process that connected may execute a program of another user (setuid) and keep its number. A daemon without
 // CAP_SYS_PTRACE copies by number (process_vm_readv, process_vm_writev): the kernel checks each copy, and denies it
 // then. A daemon with that capability would be allowed. It opens /proc/PID/mem once, which remains bound to the address
-// space that it had then, and checks whose that is.
+// space that it had then, and checks whose that is. With Config.KernelChecks, it does so only for memory that the
+// kernel would deny it without the capability, and the threads that copy other memory give the capability up.
 //
 // The pidfd is checked before each copy by number, because the number of a process that has exited can be assigned to
 // another one.
@@ -32,6 +34,7 @@ type processReach struct {
 	pid, uid int
 	pidfd    int // -1: the process cannot be reached
 	isBound  bool
+	lowers   bool // copies by number are those of threads without CAP_SYS_PTRACE
 
 	once   sync.Once
 	mem    *os.File // if isBound, after once
@@ -49,14 +52,27 @@ func (r *processReach) open(pid, uid int) {
 	}
 }
 
-// mayTraceAll reports whether the calling thread of the daemon has CAP_SYS_PTRACE, which it may have given up.
+// mayTraceAll reports whether the daemon has CAP_SYS_PTRACE, or may have it.
 func mayTraceAll() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		return true // then the kernel's check is not relied on
 	}
-	return sets[0].Effective&(1<<unix.CAP_SYS_PTRACE) != 0
+	return sets[0].Permitted&(1<<unix.CAP_SYS_PTRACE) != 0
+}
+
+// useKernelChecks has the memory copied by number, and by threads without CAP_SYS_PTRACE, if the kernel permits that.
+func (r *processReach) useKernelChecks() {
+	if !r.isBound || r.pidfd < 0 {
+		return
+	}
+	var v vectors
+	v.add(make([]byte, 1), 0)
+	r.lowers = true
+	_, err := r.transfer(&v, false)
+	r.lowers = errors.Is(err, unix.EFAULT) // nothing is at address 0
+	r.isBound = !r.lowers
 }
 
 func (r *processReach) close() {
@@ -96,7 +112,9 @@ func (r *processReach) bind() (*os.File, error) {
 
 func (r *processReach) openMemory() (*os.File, error) {
 	path := "/proc/" + strconv.Itoa(r.pid) + "/mem"
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	var f *os.File
+	var err error
+	Traced(func() { f, err = os.OpenFile(path, os.O_RDWR, 0) })
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +153,9 @@ func (r *processReach) read(b []byte, from place) (int, error) {
 		}
 		return n, err
 	}
-	if r.exited() {
-		return 0, ci.InvalidState
-	}
-	local := []unix.Iovec{{Base: &b[0]}}
-	local[0].SetLen(len(b))
-	n, err := unix.ProcessVMReadv(r.pid, local, []unix.RemoteIovec{{Base: uintptr(from.addr), Len: len(b)}}, 0)
-	return copied(n, len(b), err, io.ErrUnexpectedEOF)
+	var v vectors
+	v.add(b, from.addr)
+	return r.transfer(&v, false)
 }
 
 func (r *processReach) write(b []byte, to place) (int, error) {
@@ -152,73 +166,88 @@ func (r *processReach) write(b []byte, to place) (int, error) {
 		}
 		return f.WriteAt(b, int64(to.addr))
 	}
+	var v vectors
+	v.add(b, to.addr)
+	return r.transfer(&v, true)
+}
+
+// maxVectors is the number of ranges that one system call copies. The kernel permits 1024 (IOV_MAX).
+const maxVectors = 64
+
+// vectors are the ranges of one system call, on both sides.
+type vectors struct {
+	local   [maxVectors]unix.Iovec
+	remote  [maxVectors]unix.RemoteIovec
+	n, far  int // of local and of remote
+	numByte int
+}
+
+// add adds a range of bytes, at least one. It joins adjacent ranges of the process, each of which costs the kernel a
+// walk of the page table. Bytes are copied in the order of the local ranges.
+func (v *vectors) add(b []byte, addr uint64) {
+	v.local[v.n].Base = &b[0]
+	v.local[v.n].SetLen(len(b))
+	v.n++
+	v.numByte += len(b)
+	if v.far > 0 {
+		if last := &v.remote[v.far-1]; last.Base+uintptr(last.Len) == uintptr(addr) {
+			last.Len += len(b)
+			return
+		}
+	}
+	v.remote[v.far] = unix.RemoteIovec{Base: uintptr(addr), Len: len(b)}
+	v.far++
+}
+
+// transfer copies by number, and returns how many bytes it has copied.
+func (r *processReach) transfer(v *vectors, isWrite bool) (n int, err error) {
 	if r.exited() {
 		return 0, ci.InvalidState
 	}
-	local := []unix.Iovec{{Base: &b[0]}}
-	local[0].SetLen(len(b))
-	n, err := unix.ProcessVMWritev(r.pid, local, []unix.RemoteIovec{{Base: uintptr(to.addr), Len: len(b)}}, 0)
-	return copied(n, len(b), err, io.ErrShortWrite)
-}
-
-// maxPieces is the number of pieces that one system call copies. The kernel permits 1024 (IOV_MAX).
-const maxPieces = 64
-
-// chunks are buffers of copyChunk bytes.
-var chunks = sync.Pool{New: func() any { return new([copyChunk]byte) }}
-
-// writePieces is write for several pieces of n bytes in total, which are stored one behind the other. /proc/PID/mem has
-// no call for them, so they are collected before.
-func (r *processReach) writePieces(pieces [][]byte, n int, to place) error {
-	if r.isBound {
-		buf := chunks.Get().(*[copyChunk]byte)
-		defer chunks.Put(buf)
-		for from := (pieceReader{pieces: pieces}); n > 0; {
-			b := buf[:min(n, copyChunk)]
-			from.fill(b)
-			if _, err := r.write(b, to); err != nil {
-				return err
-			}
-			n, to = n-len(b), to.plus(uint64(len(b)))
+	if r.lowers {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if _, err := setTrace(false); err != nil {
+			return 0, err
 		}
-		return nil
 	}
-	var local [maxPieces]unix.Iovec
-	for len(pieces) > 0 {
-		k, n := 0, 0
-		for k < len(pieces) && k < maxPieces {
-			if b := pieces[k]; len(b) > 0 {
-				local[k].Base = &b[0]
-			}
-			local[k].SetLen(len(pieces[k]))
-			n += len(pieces[k])
-			k++
-		}
-		pieces = pieces[k:]
-		if n == 0 {
-			continue
-		}
-		if r.exited() {
-			return ci.InvalidState
-		}
-		got, err := unix.ProcessVMWritev(r.pid, local[:k], []unix.RemoteIovec{{Base: uintptr(to.addr), Len: n}}, 0)
-		if _, err := copied(got, n, err, io.ErrShortWrite); err != nil {
-			return err
-		}
-		to = to.plus(uint64(n))
+	short := io.ErrUnexpectedEOF
+	if isWrite {
+		short = io.ErrShortWrite
+		n, err = unix.ProcessVMWritev(r.pid, v.local[:v.n], v.remote[:v.far], 0)
+	} else {
+		n, err = unix.ProcessVMReadv(r.pid, v.local[:v.n], v.remote[:v.far], 0)
 	}
-	return nil
-}
-
-// copied returns the result of a copy of n out of want bytes.
-func copied(n, want int, err, short error) (int, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case n < want:
+	case n < v.numByte:
 		return n, short
 	}
 	return n, nil
+}
+
+// copySpans copies spans of the process's memory, as ci.Copier does. /proc/PID/mem has no call for several.
+func (r *processReach) copySpans(list []ci.Span, isWrite bool) (done int, err error) {
+	if r.isBound {
+		return copyEach(r, list, isWrite)
+	}
+	var v vectors
+	for done < len(list) {
+		v.n, v.far, v.numByte = 0, 0, 0
+		for _, s := range list[done:min(done+maxVectors, len(list))] {
+			v.add(s.Bytes, placeOf(&s).addr)
+		}
+		n, err := r.transfer(&v, isWrite)
+		if err != nil {
+			for ; n >= len(list[done].Bytes); done++ {
+				n -= len(list[done].Bytes)
+			}
+			return done, err
+		}
+		done += v.n
+	}
+	return done, nil
 }
 
 // check validates that a range is mapped with the rights needed. It reports whether a part of it is a file.
@@ -226,7 +255,7 @@ func (r *processReach) check(addr, length uint64, write bool) (isFile bool, err 
 	if r.exited() {
 		return false, fmt.Errorf("process %d: %w", r.pid, errNoProcess)
 	}
-	isFile, err = mapped(r.pid, addr, length, write)
+	Traced(func() { isFile, err = mapped(r.pid, addr, length, write) })
 	if err == nil && !r.isBound {
 		err = r.checkOwner()
 	}

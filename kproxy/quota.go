@@ -125,8 +125,8 @@ func (q *Quota) limit(a *ci.CAAttr) {
 	a.MaxMRs = min(a.MaxMRs, q.MRs)
 	a.MaxMWs = min(a.MaxMWs, q.MWs)
 	a.MaxMRSize = min(a.MaxMRSize, uint64(q.MemoryBytes))
-	// Queues of requests with one element each; a QP has two. Front ends and libraries round their lengths up, to twice
-	// as much at most.
+	// Queues of requests with one element each; a QP has two. Front ends and libraries round the lengths of queues up,
+	// at most to twice the length.
 	const bytesPerRequest = bytesPerWR + bytesPerSGE
 	half := q.QueueBytes / 2
 	a.MaxCQEs = int(min(int64(a.MaxCQEs), half/bytesPerCQE))

@@ -58,6 +58,11 @@ type Config struct {
 	// which then lose the right to copies for 10 minutes as others do. Each copy takes 3 to 7 microseconds longer.
 	LimitCopies bool
 
+	// KernelChecks has a daemon with CAP_SYS_PTRACE copy like one without it where the kernel permits that, for clients
+	// of its own user: many ranges by one system call. The threads that copy give up the capability, which remains
+	// permitted: code that needs it uses Traced.
+	KernelChecks bool
+
 	// ClientCopies has clients copy the memory that they allocated, even where the system permits the daemon to do so.
 	ClientCopies bool
 

@@ -51,6 +51,9 @@ func newSession(s *Server, id uint64, p Peer, bits int, name string, client *acc
 	proc := newProcess(p, bits, &s.atomics, s.cfg.AL.Clock())
 	proc.isDenied, proc.isByClient = !s.cfg.CanCopy(p), s.cfg.ClientCopies
 	proc.isTrusted = proc.isTrusted && !s.cfg.LimitCopies
+	if s.cfg.KernelChecks {
+		proc.reach.useKernelChecks()
+	}
 	proc.suspend(p.UID, &s.delays)
 	proc.copies.limit = s.cfg.CopyTimeout
 	return &Session{s: s, id: id, peer: p, name: name, client: client, quota: s.cfg.Quota, proc: proc,

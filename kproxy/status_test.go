@@ -24,8 +24,8 @@ func fillStatus(v reflect.Value, n *int) {
 	*n++
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fillStatus(v.Field(i), n)
+		for _, field := range v.Fields() {
+			fillStatus(field, n)
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
@@ -74,11 +74,11 @@ func TestStatusDocumented(t *testing.T) {
 		case reflect.Slice:
 			walk(of.Elem())
 		case reflect.Struct:
-			for i := range of.NumField() {
-				key := strings.Split(of.Field(i).Tag.Get("json"), ",")[0]
-				assert.NotEmpty(t, key, of.Field(i).Name)
+			for field := range of.Fields() {
+				key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+				assert.NotEmpty(t, key, field.Name)
 				assert.True(t, strings.Contains(string(page), "`"+key+"`"), "docs/ddkd.md has no key %s", key)
-				walk(of.Field(i).Type)
+				walk(field.Type)
 			}
 		}
 	}

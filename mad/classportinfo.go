@@ -51,12 +51,6 @@ func (a *ClassAddress) parse(b []byte) {
 		QKey: be.Uint32(b[28:])}
 }
 
-func (a *ClassAddress) check(c *checker, in string) {
-	c.fits(in+"SL", uint64(a.SL), 4)
-	c.fits(in+"FlowLabel", uint64(a.FlowLabel), 20)
-	c.fits(in+"QPN", uint64(a.QPN), 24)
-}
-
 // ClassPortInfo describes the agent of a management class of QP1 (13.4.8.1). Every class has this attribute.
 type ClassPortInfo struct {
 	BaseVersion     uint8        // byte 0
@@ -86,15 +80,4 @@ func (p *ClassPortInfo) Parse(b []byte) {
 	p.CapabilityMask2, p.ResponseTime = w>>5, TimeExp(w&31)
 	p.Redirect.parse(b[8:])
 	p.Trap.parse(b[8+classAddressLen:])
-}
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (p *ClassPortInfo) Check() error {
-	c := checker{layout: "ClassPortInfo"}
-	c.fits("CapabilityMask2", uint64(p.CapabilityMask2), 27)
-	c.fits("ResponseTime", uint64(p.ResponseTime), 5)
-	p.Redirect.check(&c, "Redirect.")
-	c.zero("Redirect.HopLimit", uint64(p.Redirect.HopLimit))
-	p.Trap.check(&c, "Trap.")
-	return c.err
 }

@@ -14,9 +14,9 @@
 //
 // Every bit of a layout, including reserved ones, belongs to a field. Parse followed by Put therefore writes the same
 // bytes. Reserved fields are named Reserved followed by their byte offset or by the name of an adjacent field.
-// Receivers ignore reserved bits (13.4.1). Put drops bits that exceed a field. The Check method of a layout reports
-// reserved bits that are not zero and values that are too large for their field or reserved; senders of values from
-// elsewhere call it first. Private data and names are arrays of their full length, padded with zeros.
+// Receivers ignore reserved bits (13.4.1). Put drops bits that exceed a field. The Check method of a header or CM
+// message reports reserved bits that are not zero and values that are too large for their field or reserved. Private
+// data and names are arrays of their full length, padded with zeros.
 //
 // Use ParseHeader, ParseCM, ParseSA, ParsePerf and ParseIPCM for bytes from a network: they validate lengths and
 // versions, and never panic. AppendCM rejects a CM message that does not pass Check. Errors are of type *Error and wrap

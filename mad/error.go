@@ -69,13 +69,3 @@ func (c *checker) zero(field string, v uint64) {
 		c.fail(ErrReserved, field, "%#x", v)
 	}
 }
-
-// zeros is like zero for a byte slice.
-func (c *checker) zeros(field string, b []byte) {
-	for i, v := range b {
-		if v != 0 {
-			c.fail(ErrReserved, field, "byte %d is %#x", i, v)
-			return
-		}
-	}
-}

@@ -350,9 +350,6 @@ var layouts = []struct {
 		Description 44:512
 		` + moved("NodeInfo", 4, nodeInfo)},
 	{"InformInfo", mad.InformInfoLen, func() codec { return new(mad.InformInfo) }, informInfo},
-	{"InformInfoRecord", mad.InformInfoRecordLen, func() codec { return new(mad.InformInfoRecord) },
-		`SubscriberGID 0:128 Enum 16:16 Reserved18 18:48
-		` + moved("InformInfo", 24, informInfo)},
 	{"NoticeRecord", mad.NoticeRecordLen, func() codec { return new(mad.NoticeRecord) }, `IssuerGID 64:128
 		` + moved("Notice", 0, notice)},
 	{"TrapGID", mad.TrapGIDLen, func() codec { return new(mad.TrapGID) }, `Reserved0 0:48 GID 6:128`},
@@ -365,11 +362,6 @@ var layouts = []struct {
 		` + moved("SwitchInfo", 4, switchInfo)},
 	{"PKeyTableRecord", mad.PKeyTableRecordLen, func() codec { return new(mad.PKeyTableRecord) }, `LID 0:16 Block 2:16
 		Port 4:8 Reserved5 5:24 PKeys 8:512`},
-	{"SLtoVLRecord", mad.SLtoVLRecordLen, func() codec { return new(mad.SLtoVLRecord) }, `LID 0:16 InPort 2:8
-		OutPort 3:8
-		Reserved4 4:32 Table 8:64`},
-	{"VLArbRecord", mad.VLArbRecordLen, func() codec { return new(mad.VLArbRecord) }, `LID 0:16 Port 2:8 Block 3:8
-		Reserved4 4:32 Table 8:512`},
 	{"ClassPortInfo", mad.ClassPortInfoLen, func() codec { return new(mad.ClassPortInfo) }, `BaseVersion 0:8
 		ClassVersion 1:8
 		CapabilityMask 2:16 CapabilityMask2 4:27 ResponseTime 7.3:5

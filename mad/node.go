@@ -53,17 +53,6 @@ func (n *NodeInfo) Parse(b []byte) {
 		VendorID: binary.BigEndian.Uint32(b[36:]) & 0xffffff}
 }
 
-// Check returns an *Error: ErrRange for a value that does not fit its field.
-func (n *NodeInfo) Check() error {
-	c := checker{layout: "NodeInfo"}
-	n.check(&c, "")
-	return c.err
-}
-
-func (n *NodeInfo) check(c *checker, in string) {
-	c.fits(in+"VendorID", uint64(n.VendorID), 24)
-}
-
 // GUIDBlock is a block of the GUID table (GUIDInfo, 14.2.5.5). The attribute modifier is the number of the block.
 type GUIDBlock [8]uint64
 

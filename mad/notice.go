@@ -74,16 +74,3 @@ func (n *Notice) Parse(b []byte) {
 		IssuerLID: be.Uint16(b[6:]), Toggle: count&0x8000 != 0, Count: count & 0x7fff,
 		Details: [NoticeDetailsLen]byte(b[10:NoticeLen])}
 }
-
-// Check returns an *Error: ErrRange for a value that does not fit its field.
-func (n *Notice) Check() error {
-	c := checker{layout: "Notice"}
-	n.check(&c, "")
-	return c.err
-}
-
-func (n *Notice) check(c *checker, in string) {
-	c.fits(in+"Type", uint64(n.Type), 7)
-	c.fits(in+"Producer", uint64(n.Producer), 24)
-	c.fits(in+"Count", uint64(n.Count), 15)
-}

@@ -39,20 +39,6 @@ func (p *Perf) Parse(b []byte) {
 	p.Reserved24, p.Data = [40]byte(b[HeaderLen:PerfHeaderLen]), [PerfDataLen]byte(b[PerfHeaderLen:Size])
 }
 
-// Check returns an *Error for the first field that a sender must not send with its value: ErrVersion, ErrClass,
-// ErrReserved.
-func (p *Perf) Check() error {
-	if err := p.Header.Check(); err != nil {
-		return err
-	}
-	if err := p.CheckPerf(); err != nil {
-		return err
-	}
-	c := checker{layout: "Perf"}
-	c.zeros("Reserved24", p.Reserved24[:])
-	return c.err
-}
-
 // CheckPerf validates the header of a received datagram.
 //
 // Errors: ErrClass; ErrVersion for a class version other than 1, which an agent answers with StatusBadVersion.

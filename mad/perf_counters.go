@@ -88,12 +88,3 @@ func (p *PortCounters) Parse(b []byte) {
 		PortXmitWait: be.Uint32(b[40:]),
 	}
 }
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (p *PortCounters) Check() error {
-	c := checker{layout: "PortCounters"}
-	c.zero("Reserved0", uint64(p.Reserved0))
-	c.fits("LocalLinkIntegrityErrors", uint64(p.LocalLinkIntegrityErrors), 4)
-	c.fits("ExcessiveBufferOverrunErrors", uint64(p.ExcessiveBufferOverrunErrors), 4)
-	return c.err
-}

@@ -80,10 +80,3 @@ func (p *PortCountersExtended) Parse(b []byte) {
 		*c = be.Uint64(b[8+8*i:])
 	}
 }
-
-// Check returns an *Error: ErrReserved for reserved bits.
-func (p *PortCountersExtended) Check() error {
-	c := checker{layout: "PortCountersExtended"}
-	c.zero("Reserved0", uint64(p.Reserved0))
-	return c.err
-}

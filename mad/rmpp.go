@@ -151,15 +151,3 @@ func (r *RMPP) Fault() RMPPStatus {
 	}
 	return RMPPOK
 }
-
-// Check returns an *Error: ErrRange for a value that does not fit its field.
-func (r *RMPP) Check() error {
-	c := checker{layout: "RMPP"}
-	r.check(&c, "")
-	return c.err
-}
-
-func (r *RMPP) check(c *checker, in string) {
-	c.fits(in+"ResponseTime", uint64(r.ResponseTime), 5)
-	c.fits(in+"Flags", uint64(r.Flags), 3)
-}

@@ -47,11 +47,8 @@ func TestRMPPFault(t *testing.T) {
 	}
 }
 
-func TestRMPPCheck(t *testing.T) {
+func TestRMPPActive(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, (&mad.RMPP{ResponseTime: mad.RMPPNoTime, Flags: 7}).Check())
-	require.ErrorIs(t, (&mad.RMPP{ResponseTime: 32}).Check(), mad.ErrRange)
-	require.ErrorIs(t, (&mad.RMPP{Flags: 8}).Check(), mad.ErrRange)
 	assert.True(t, (&mad.RMPP{Flags: 5}).Active())
 	assert.False(t, (&mad.RMPP{Flags: 6}).Active())
 	r := mad.RMPP{Data1: 3, Data2: 9}

@@ -74,21 +74,6 @@ func (s *SA) Parse(b []byte) {
 	s.ComponentMask, s.Data = ComponentMask(be.Uint64(b[48:])), [SADataLen]byte(b[SAHeaderLen:Size])
 }
 
-// Check returns an *Error for the first field that a sender must not send with its value: ErrVersion, ErrClass,
-// ErrRange, ErrReserved.
-func (s *SA) Check() error {
-	if err := s.Header.Check(); err != nil {
-		return err
-	}
-	if err := s.CheckSA(); err != nil {
-		return err
-	}
-	c := checker{layout: "SA"}
-	s.RMPP.check(&c, "RMPP.")
-	c.zero("Reserved46", uint64(s.Reserved46))
-	return c.err
-}
-
 // CheckSA validates the header of a received datagram.
 //
 // Errors: ErrClass; ErrVersion for a class version other than 2, which an agent answers with StatusBadVersion.

@@ -1,10 +1,7 @@
 package mad
 
-// Lengths of the attributes of event subscription in bytes.
-const (
-	InformInfoLen       = 36
-	InformInfoRecordLen = 60
-)
+// InformInfoLen is the length of an InformInfo in bytes.
+const InformInfoLen = 36
 
 // Values of InformInfo that match everything.
 const (
@@ -54,58 +51,4 @@ func (i *InformInfo) Parse(b []byte) {
 		Reserved20: be.Uint16(b[20:]), Generic: b[22], Subscribe: b[23], Type: be.Uint16(b[24:]),
 		Trap: be.Uint16(b[26:]), QPN: get24(b[28:]), Reserved31: b[31] >> 5, ResponseTime: TimeExp(b[31] & 31),
 		Reserved32: b[32], Producer: get24(b[33:])}
-}
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (i *InformInfo) Check() error {
-	c := checker{layout: "InformInfo"}
-	i.check(&c, "")
-	return c.err
-}
-
-func (i *InformInfo) check(c *checker, in string) {
-	c.zero(in+"Reserved20", uint64(i.Reserved20))
-	c.fits(in+"QPN", uint64(i.QPN), 24)
-	c.zero(in+"Reserved31", uint64(i.Reserved31))
-	c.fits(in+"ResponseTime", uint64(i.ResponseTime), 5)
-	c.zero(in+"Reserved32", uint64(i.Reserved32))
-	c.fits(in+"Producer", uint64(i.Producer), 24)
-}
-
-// Components of an InformInfoRecord (15.2.5.12) that are useful in queries.
-const (
-	InformInfoRecordGID  ComponentMask = 1 << 0
-	InformInfoRecordEnum ComponentMask = 1 << 1
-)
-
-// InformInfoRecord is a subscription that the administrator holds (15.2.5.12).
-type InformInfoRecord struct {
-	SubscriberGID [16]byte   // bytes 0-15
-	Enum          uint16     // bytes 16-17: number of the subscription
-	Reserved18    [6]byte    // bytes 18-23
-	InformInfo    InformInfo // bytes 24-59
-}
-
-// Put writes the record to b[:InformInfoRecordLen]. It panics if b is shorter.
-func (r *InformInfoRecord) Put(b []byte) {
-	_ = b[InformInfoRecordLen-1]
-	copy(b[:16], r.SubscriberGID[:])
-	be.PutUint16(b[16:], r.Enum)
-	copy(b[18:24], r.Reserved18[:])
-	r.InformInfo.Put(b[24:])
-}
-
-// Parse reads the record from b[:InformInfoRecordLen]. It panics if b is shorter.
-func (r *InformInfoRecord) Parse(b []byte) {
-	_ = b[InformInfoRecordLen-1]
-	*r = InformInfoRecord{SubscriberGID: [16]byte(b[:16]), Enum: be.Uint16(b[16:]), Reserved18: [6]byte(b[18:24])}
-	r.InformInfo.Parse(b[24:])
-}
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (r *InformInfoRecord) Check() error {
-	c := checker{layout: "InformInfoRecord"}
-	c.zeros("Reserved18", r.Reserved18[:])
-	r.InformInfo.check(&c, "InformInfo.")
-	return c.err
 }

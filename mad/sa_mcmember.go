@@ -111,21 +111,3 @@ func (m *MCMemberRecord) Parse(b []byte) {
 		Reserved50: be.Uint16(b[50:]),
 	}
 }
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (m *MCMemberRecord) Check() error {
-	c := checker{layout: "MCMemberRecord"}
-	c.fits("MTUSelector", uint64(m.MTUSelector), 2)
-	c.fits("MTU", uint64(m.MTU), 6)
-	c.fits("RateSelector", uint64(m.RateSelector), 2)
-	c.fits("Rate", uint64(m.Rate), 6)
-	c.fits("LifeTimeSelector", uint64(m.LifeTimeSelector), 2)
-	c.fits("LifeTime", uint64(m.LifeTime), 6)
-	c.fits("SL", uint64(m.SL), 4)
-	c.fits("FlowLabel", uint64(m.FlowLabel), 20)
-	c.fits("Scope", uint64(m.Scope), 4)
-	c.fits("JoinState", uint64(m.JoinState), 4)
-	c.zero("ReservedProxy", uint64(m.ReservedProxy))
-	c.zero("Reserved50", uint64(m.Reserved50))
-	return c.err
-}

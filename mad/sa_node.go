@@ -52,11 +52,3 @@ func (n *NodeRecord) Parse(b []byte) {
 	n.NodeInfo.Parse(b[4:])
 	n.Description = [NodeDescriptionLen]byte(b[44:NodeRecordLen])
 }
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (n *NodeRecord) Check() error {
-	c := checker{layout: "NodeRecord"}
-	c.zero("Reserved2", uint64(n.Reserved2))
-	n.NodeInfo.check(&c, "NodeInfo.")
-	return c.err
-}

@@ -23,10 +23,3 @@ func (n *NoticeRecord) Parse(b []byte) {
 	n.Notice.Parse(b)
 	n.IssuerGID = [16]byte(b[NoticeLen:NoticeRecordLen])
 }
-
-// Check is like Notice.Check. Its errors have Layout "NoticeRecord".
-func (n *NoticeRecord) Check() error {
-	c := checker{layout: "NoticeRecord"}
-	n.Notice.check(&c, "Notice.")
-	return c.err
-}

@@ -90,21 +90,3 @@ func (p *PathRecord) Parse(b []byte) {
 		LifeTime: TimeExp(b[56] & 0x3f), Preference: b[57], Reserved58: [6]byte(b[58:PathRecordLen]),
 	}
 }
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (p *PathRecord) Check() error {
-	c := checker{layout: "PathRecord"}
-	c.zero("ReservedRaw", uint64(p.ReservedRaw))
-	c.fits("FlowLabel", uint64(p.FlowLabel), 20)
-	c.fits("NumbPath", uint64(p.NumbPath), 7)
-	c.fits("QoSClass", uint64(p.QoSClass), 12)
-	c.fits("SL", uint64(p.SL), 4)
-	c.fits("MTUSelector", uint64(p.MTUSelector), 2)
-	c.fits("MTU", uint64(p.MTU), 6)
-	c.fits("RateSelector", uint64(p.RateSelector), 2)
-	c.fits("Rate", uint64(p.Rate), 6)
-	c.fits("LifeTimeSelector", uint64(p.LifeTimeSelector), 2)
-	c.fits("LifeTime", uint64(p.LifeTime), 6)
-	c.zeros("Reserved58", p.Reserved58[:])
-	return c.err
-}

@@ -37,10 +37,3 @@ func (p *PortInfoRecord) Parse(b []byte) {
 	p.EndportLID, p.PortNum, p.Options = be.Uint16(b), b[2], b[3]
 	p.PortInfo.Parse(b[4:])
 }
-
-// Check is like PortInfo.Check. Its errors have Layout "PortInfoRecord".
-func (p *PortInfoRecord) Check() error {
-	c := checker{layout: "PortInfoRecord"}
-	p.PortInfo.check(&c, "PortInfo.")
-	return c.err
-}

@@ -96,10 +96,3 @@ func (s *ServiceRecord) Parse(b []byte) {
 		s.Data64[i] = be.Uint64(b[160+8*i:])
 	}
 }
-
-// Check returns an *Error: ErrReserved for reserved bits.
-func (s *ServiceRecord) Check() error {
-	c := checker{layout: "ServiceRecord"}
-	c.zero("Reserved26", uint64(s.Reserved26))
-	return c.err
-}

@@ -34,14 +34,6 @@ func (s *SMInfoRecord) Parse(b []byte) {
 	s.SMInfo.Parse(b[4:])
 }
 
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (s *SMInfoRecord) Check() error {
-	c := checker{layout: "SMInfoRecord"}
-	c.zero("Reserved2", uint64(s.Reserved2))
-	s.SMInfo.check(&c, "SMInfo.")
-	return c.err
-}
-
 // SwitchInfoRecord is the SwitchInfo of a switch (15.2.5.5).
 type SwitchInfoRecord struct {
 	LID        uint16     // bytes 0-1
@@ -62,12 +54,4 @@ func (s *SwitchInfoRecord) Parse(b []byte) {
 	_ = b[SwitchInfoRecordLen-1]
 	s.LID, s.Reserved2 = be.Uint16(b), be.Uint16(b[2:])
 	s.SwitchInfo.Parse(b[4:])
-}
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (s *SwitchInfoRecord) Check() error {
-	c := checker{layout: "SwitchInfoRecord"}
-	c.zero("Reserved2", uint64(s.Reserved2))
-	s.SwitchInfo.check(&c, "SwitchInfo.")
-	return c.err
 }

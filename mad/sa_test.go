@@ -19,7 +19,6 @@ func TestParseSARefuses(t *testing.T) {
 	h.Put(valid)
 	var s mad.SA
 	require.NoError(t, mad.ParseSA(valid, &s))
-	require.NoError(t, s.Check())
 	for name, tt := range map[string]struct {
 		b    []byte
 		kind error
@@ -51,49 +50,12 @@ func TestParsePerf(t *testing.T) {
 	b[mad.PerfHeaderLen+1] = 3
 	var p mad.Perf
 	require.NoError(t, mad.ParsePerf(b, &p))
-	require.NoError(t, p.Check())
 	var c mad.PortCounters
 	c.Parse(p.Data[:])
 	assert.EqualValues(t, 3, c.PortSelect)
 	b[2] = 2
 	require.ErrorIs(t, mad.ParsePerf(b, &p), mad.ErrVersion)
 	assert.Equal(t, mad.AttrPortCounters, p.Attribute)
-}
-
-// TestCheckRest covers the rules of Check that do not follow from the widths of fields, which TestCheckFindsAll covers.
-func TestCheckRest(t *testing.T) {
-	t.Parallel()
-	sa := func(edit func(s *mad.SA)) *mad.SA {
-		s := &mad.SA{Header: mad.Header{BaseVersion: 1, Class: mad.ClassSubnetAdmin, ClassVersion: 2}}
-		edit(s)
-		return s
-	}
-	perf := func(edit func(p *mad.Perf)) *mad.Perf {
-		p := &mad.Perf{Header: mad.Header{BaseVersion: 1, Class: mad.ClassPerformance, ClassVersion: 1}}
-		edit(p)
-		return p
-	}
-	tests := []struct {
-		field string
-		v     interface{ Check() error }
-		kind  error
-	}{
-		{"BaseVersion", sa(func(s *mad.SA) { s.BaseVersion = 2 }), mad.ErrVersion},
-		{"Class", sa(func(s *mad.SA) { s.Class = 1 }), mad.ErrClass},
-		{"Redirect.HopLimit", &mad.ClassPortInfo{Redirect: mad.ClassAddress{HopLimit: 1}}, mad.ErrReserved},
-		{"Trap.FlowLabel", &mad.ClassPortInfo{Trap: mad.ClassAddress{FlowLabel: 1 << 20, HopLimit: 1}}, mad.ErrRange},
-		{"BaseVersion", perf(func(p *mad.Perf) { p.BaseVersion = 0 }), mad.ErrVersion},
-		{"Class", perf(func(p *mad.Perf) { p.Class = 3 }), mad.ErrClass},
-		{"ClassVersion", perf(func(p *mad.Perf) { p.ClassVersion = 2 }), mad.ErrVersion},
-		{"BaseVersion", &mad.Header{}, mad.ErrVersion},
-	}
-	for _, tt := range tests {
-		err := tt.v.Check()
-		require.ErrorIs(t, err, tt.kind, "%T %s", tt.v, tt.field)
-		var e *mad.Error
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, tt.field, e.Field, "%T", tt.v)
-	}
 }
 
 func TestAttributeOffset(t *testing.T) {

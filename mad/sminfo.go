@@ -44,15 +44,3 @@ func (s *SMInfo) Parse(b []byte) {
 	*s = SMInfo{GUID: be.Uint64(b[0:]), SMKey: be.Uint64(b[8:]), ActCount: be.Uint32(b[16:]), Priority: b[20] >> 4,
 		State: b[20] & 15}
 }
-
-// Check returns an *Error: ErrRange for a value that does not fit its field.
-func (s *SMInfo) Check() error {
-	c := checker{layout: "SMInfo"}
-	s.check(&c, "")
-	return c.err
-}
-
-func (s *SMInfo) check(c *checker, in string) {
-	c.fits(in+"Priority", uint64(s.Priority), 4)
-	c.fits(in+"State", uint64(s.State), 4)
-}

@@ -77,13 +77,3 @@ func (s *SMP) HopCount() uint8 { return uint8(s.ClassSpecific) }
 
 // SetHops sets the hop pointer and the hop count.
 func (s *SMP) SetHops(pointer, count uint8) { s.ClassSpecific = uint16(pointer)<<8 | uint16(count) }
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrVersion, ErrReserved.
-func (s *SMP) Check() error {
-	if err := s.Header.Check(); err != nil {
-		return err
-	}
-	c := checker{layout: "SMP"}
-	c.zeros("Reserved28", s.Reserved28[:])
-	return c.err
-}

@@ -60,16 +60,3 @@ func (s *SwitchInfo) Parse(b []byte) {
 		McastFDBTop: be.Uint16(b[18:]),
 	}
 }
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (s *SwitchInfo) Check() error {
-	c := checker{layout: "SwitchInfo"}
-	s.check(&c, "")
-	return c.err
-}
-
-func (s *SwitchInfo) check(c *checker, in string) {
-	c.fits(in+"LifeTimeValue", uint64(s.LifeTimeValue), 5)
-	c.fits(in+"OptimizedSLtoVL", uint64(s.OptimizedSLtoVL), 2)
-	c.zero(in+"Reserved17", uint64(s.Reserved17))
-}

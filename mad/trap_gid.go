@@ -22,10 +22,3 @@ func (t *TrapGID) Parse(b []byte) {
 	_ = b[TrapGIDLen-1]
 	*t = TrapGID{Reserved0: [6]byte(b[:6]), GID: [16]byte(b[6:TrapGIDLen])}
 }
-
-// Check returns an *Error: ErrReserved for reserved bits.
-func (t *TrapGID) Check() error {
-	c := checker{layout: "TrapGID"}
-	c.zeros("Reserved0", t.Reserved0[:])
-	return c.err
-}

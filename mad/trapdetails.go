@@ -22,9 +22,6 @@ func (t *TrapLID) Put(b []byte) { be.PutUint16(b, t.LID) }
 // Parse reads the details from b[:TrapLIDLen]. It panics if b is shorter.
 func (t *TrapLID) Parse(b []byte) { t.LID = be.Uint16(b) }
 
-// Check returns nil: every value is valid.
-func (t *TrapLID) Check() error { return nil }
-
 // TrapPort is the details of TrapLinkIntegrity, TrapBufferOverrun and TrapFlowControl (table 132).
 type TrapPort struct {
 	Reserved0 uint16 // bytes 0-1
@@ -44,13 +41,6 @@ func (t *TrapPort) Put(b []byte) {
 func (t *TrapPort) Parse(b []byte) {
 	_ = b[TrapPortLen-1]
 	*t = TrapPort{be.Uint16(b[0:]), be.Uint16(b[2:]), b[4]}
-}
-
-// Check returns an *Error: ErrReserved for reserved bits.
-func (t *TrapPort) Check() error {
-	c := checker{layout: "TrapPort"}
-	c.zero("Reserved0", uint64(t.Reserved0))
-	return c.err
 }
 
 // TrapCapability is the details of TrapCapabilityMask (table 133).
@@ -81,14 +71,6 @@ func (t *TrapCapability) Parse(b []byte) {
 		be.Uint16(b[10:])}
 }
 
-// Check returns an *Error: ErrReserved for reserved bits.
-func (t *TrapCapability) Check() error {
-	c := checker{layout: "TrapCapability"}
-	c.zero("Reserved0", uint64(t.Reserved0))
-	c.zero("Reserved4", uint64(t.Reserved4))
-	return c.err
-}
-
 // TrapSystemGUID is the details of TrapSystemGUIDChanged (table 134).
 type TrapSystemGUID struct {
 	Reserved0 uint16 // bytes 0-1
@@ -110,14 +92,6 @@ func (t *TrapSystemGUID) Put(b []byte) {
 func (t *TrapSystemGUID) Parse(b []byte) {
 	_ = b[TrapSystemGUIDLen-1]
 	*t = TrapSystemGUID{be.Uint16(b[0:]), be.Uint16(b[2:]), be.Uint16(b[4:]), be.Uint64(b[6:])}
-}
-
-// Check returns an *Error: ErrReserved for reserved bits.
-func (t *TrapSystemGUID) Check() error {
-	c := checker{layout: "TrapSystemGUID"}
-	c.zero("Reserved0", uint64(t.Reserved0))
-	c.zero("Reserved4", uint64(t.Reserved4))
-	return c.err
 }
 
 // TrapMKey is the details of TrapBadMKey (table 135): the SMP that failed the check.
@@ -161,16 +135,6 @@ func (t *TrapMKey) Parse(b []byte) {
 		ReturnPath: [30]byte(b[24:TrapMKeyLen])}
 }
 
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (t *TrapMKey) Check() error {
-	c := checker{layout: "TrapMKey"}
-	c.zero("Reserved0", uint64(t.Reserved0))
-	c.zero("Reserved7", uint64(t.Reserved7))
-	c.zero("Reserved22", uint64(t.Reserved22))
-	c.fits("HopCount", uint64(t.HopCount), 6)
-	return c.err
-}
-
 // TrapKey is the details of TrapBadPKey and TrapBadQKey (table 136): the packet that failed the check. Side 1 sent it.
 type TrapKey struct {
 	Reserved0  uint16   // bytes 0-1
@@ -207,18 +171,6 @@ func (t *TrapKey) Parse(b []byte) {
 	*t = TrapKey{Reserved0: be.Uint16(b[0:]), LID1: be.Uint16(b[2:]), LID2: be.Uint16(b[4:]), Key: be.Uint32(b[6:]),
 		SL: b[10] >> 4, Reserved10: b[10] & 15, QP1: get24(b[11:]), Reserved14: b[14], QP2: get24(b[15:]),
 		GID1: [16]byte(b[18:34]), GID2: [16]byte(b[34:TrapKeyLen])}
-}
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (t *TrapKey) Check() error {
-	c := checker{layout: "TrapKey"}
-	c.zero("Reserved0", uint64(t.Reserved0))
-	c.fits("SL", uint64(t.SL), 4)
-	c.zero("Reserved10", uint64(t.Reserved10))
-	c.fits("QP1", uint64(t.QP1), 24)
-	c.zero("Reserved14", uint64(t.Reserved14))
-	c.fits("QP2", uint64(t.QP2), 24)
-	return c.err
 }
 
 // Bits of TrapSwitchPKey.Valid: the fields that the switch could fill in.
@@ -276,15 +228,4 @@ func (t *TrapSwitchPKey) Parse(b []byte) {
 		PKey: be.Uint16(b[6:]), SL: b[8] >> 4, Reserved8: b[8] & 15, QP1: get24(b[9:]), Reserved12: b[12],
 		QP2: get24(b[13:]), GID1: [16]byte(b[16:32]), GID2: [16]byte(b[32:48]), SwitchLID: be.Uint16(b[48:]),
 		Port: b[50]}
-}
-
-// Check returns an *Error for the first field that a sender must not send with its value: ErrRange, ErrReserved.
-func (t *TrapSwitchPKey) Check() error {
-	c := checker{layout: "TrapSwitchPKey"}
-	c.fits("SL", uint64(t.SL), 4)
-	c.zero("Reserved8", uint64(t.Reserved8))
-	c.fits("QP1", uint64(t.QP1), 24)
-	c.zero("Reserved12", uint64(t.Reserved12))
-	c.fits("QP2", uint64(t.QP2), 24)
-	return c.err
 }

@@ -2,6 +2,7 @@ package mad_test
 
 import (
 	"encoding/hex"
+	"maps"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -52,9 +53,7 @@ func (e expect) check(t *testing.T, name, field, got string) {
 func with(es ...expect) expect {
 	all := expect{}
 	for _, e := range es {
-		for k, v := range e {
-			all[k] = v
-		}
+		maps.Copy(all, e)
 	}
 	return all
 }

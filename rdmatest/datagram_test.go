@@ -15,6 +15,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/link/impair"
 	"ciddk/rdmatest"
@@ -28,13 +29,13 @@ const (
 
 // datagrams is an ID with a UD QP that has posted receives.
 type datagrams struct {
-	id     *rdmacm.ID
+	id     *cmid.ID
 	region ci.Region
 }
 
-var datagramQP = rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 64}}}
+var datagramQP = cmid.QPConfig{Caps: ci.QPCaps{SendDepth: 1, RecvDepth: 64}}
 
-func newDatagrams(id *rdmacm.ID) (*datagrams, error) {
+func newDatagrams(id *cmid.ID) (*datagrams, error) {
 	pd, err := id.PD()
 	if err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func newDatagrams(id *rdmacm.ID) (*datagrams, error) {
 		return nil, err
 	}
 	d := &datagrams{id: id, region: mr.Region()}
-	for range datagramQP.RecvDepth {
+	for range datagramQP.Caps.RecvDepth {
 		wr := ci.RecvWR{SGL: []ci.SGE{d.region.SGE(0, grhLen+datagramSize)}}
 		if _, err := id.QP().PostRecv([]ci.RecvWR{wr}); err != nil {
 			return nil, err
@@ -102,7 +103,7 @@ func assembly(t *testing.T, cfg rdmatest.Config) (trace []rdmatest.Packet, hash 
 	t.Helper()
 	const clientCount = 4
 	group := netip.MustParseAddr("239.1.2.3")
-	space := rdmacm.IDConfig{Space: rdmacm.UDP}
+	space := cmid.IDConfig{Space: cmid.UDP}
 	synctest.Test(t, func(t *testing.T) {
 		names := []string{"server"}
 		for i := range clientCount {
@@ -113,7 +114,7 @@ func assembly(t *testing.T, cfg rdmatest.Config) (trace []rdmatest.Packet, hash 
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		run := func(f func() error) { all.Go(func() { assert.NoError(t, f()) }) }
-		ln, err := server.ListenID(server.AddrPort(7174), rdmacm.ListenIDConfig{ID: space})
+		ln, err := server.IDs().Listen(server.AddrPort(7174), cmid.ListenConfig{ID: space})
 		require.NoError(t, err)
 		run(func() error {
 			for range clientCount {
@@ -128,7 +129,7 @@ func assembly(t *testing.T, cfg rdmatest.Config) (trace []rdmatest.Packet, hash 
 				if err != nil {
 					return err
 				}
-				if err := id.Accept(ctx, rdmacm.ConnParam{}); err != nil {
+				if err := id.Accept(ctx, cmid.ConnParam{}); err != nil {
 					return err
 				}
 				all.Go(func() { d.answer(ctx) })
@@ -139,8 +140,8 @@ func assembly(t *testing.T, cfg rdmatest.Config) (trace []rdmatest.Packet, hash 
 			h := n.Host(names[1+i])
 			run(func() error {
 				var d *datagrams
-				id, err := h.DialID(ctx, server.AddrPort(7174), rdmacm.DialIDConfig{ID: space, QP: datagramQP,
-					Setup: func(id *rdmacm.ID) (err error) { d, err = newDatagrams(id); return err }})
+				id, err := h.IDs().Dial(ctx, server.AddrPort(7174), cmid.DialConfig{ID: space, QP: datagramQP,
+					Setup: func(id *cmid.ID) (err error) { d, err = newDatagrams(id); return err }})
 				if err != nil {
 					return err
 				}

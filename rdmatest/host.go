@@ -11,6 +11,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/resolve"
 	"ciddk/hca/reference"
 	"ciddk/link/impair"
 	"ciddk/link/sim"
@@ -82,7 +83,7 @@ func (h *Host) open() error {
 	h.al = accesslayer.New(c.Manager.AccessLayer)
 	if err = h.al.Register(h.HCA); err == nil {
 		if c.Manager.Resolver == nil {
-			c.Manager.Resolver = resolver{rdmacm.NewResolver(h.al, nil), h.Addr}
+			c.Manager.Resolver = resolver{resolve.NewSystem(h.al, nil), h.Addr}
 		}
 		h.Manager, err = rdmacm.Open(h.al, c.Manager)
 	}
@@ -112,14 +113,14 @@ func (h *Host) kill() error {
 
 // resolver resolves addresses without the routing table of the machine on which the test runs.
 type resolver struct {
-	*rdmacm.SystemResolver
+	*resolve.System
 	addr netip.Addr
 }
 
-// ResolveAddr implements rdmacm.Resolver.
-func (r resolver) ResolveAddr(ctx context.Context, q rdmacm.Query, done func(rdmacm.Source, error)) {
+// ResolveAddr implements resolve.Resolver.
+func (r resolver) ResolveAddr(ctx context.Context, q resolve.Query, done func(resolve.Source, error)) {
 	if a := q.Local.Addr(); !a.IsValid() || a.IsUnspecified() {
 		q.Local = netip.AddrPortFrom(r.addr, q.Local.Port())
 	}
-	r.SystemResolver.ResolveAddr(ctx, q, done)
+	r.System.ResolveAddr(ctx, q, done)
 }

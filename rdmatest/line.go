@@ -57,7 +57,7 @@ func (l *line) Send(pkts []rvt.Packet) {
 	if l.closed {
 		return
 	}
-	at := l.clock.Now() + l.delay
+	at := l.clock.Elapsed() + l.delay
 	if last := len(l.waiting) - 1; last >= 0 && l.waiting[last].at == at {
 		l.waiting[last].pkts = append(l.waiting[last].pkts, list...)
 		return
@@ -70,7 +70,7 @@ func (l *line) Send(pkts []rvt.Packet) {
 
 // set sets the timer for the first instant. The caller holds l.mu.
 func (l *line) set() {
-	d := l.waiting[0].at - l.clock.Now()
+	d := l.waiting[0].at - l.clock.Elapsed()
 	if l.timer == nil {
 		l.timer = l.clock.AfterFunc(d, l.expire)
 	} else {
@@ -83,7 +83,7 @@ func (l *line) set() {
 func (l *line) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.waiting) > 0 && l.waiting[0].at <= l.clock.Now() {
+	for len(l.waiting) > 0 && l.waiting[0].at <= l.clock.Elapsed() {
 		l.next()
 	}
 	if len(l.waiting) > 0 {

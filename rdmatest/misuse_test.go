@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,8 +32,8 @@ func (r *recorder) Logf(f string, a ...any)   { r.log = append(r.log, fmt.Sprint
 func (r *recorder) Failed() bool              { return len(r.failures) > 0 }
 
 func (r *recorder) end() {
-	for i := len(r.cleanups) - 1; i >= 0; i-- {
-		r.cleanups[i]()
+	for _, v := range slices.Backward(r.cleanups) {
+		v()
 	}
 }
 

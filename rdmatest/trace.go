@@ -140,7 +140,7 @@ func (n *Network) Trace() []Packet {
 	r := &n.trace
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Concat(r.packets, r.present(n.clock.Now()))
+	return slices.Concat(r.packets, r.present(n.clock.Elapsed()))
 }
 
 // TraceHash returns a SHA-256 hash, in hexadecimal, of all packets up to now, with their times and verdicts. Runs with
@@ -150,7 +150,7 @@ func (n *Network) TraceHash() string {
 	r := &n.trace
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	present := r.present(n.clock.Now())
+	present := r.present(n.clock.Elapsed())
 	h, err := r.hash.(hash.Cloner).Clone()
 	if err != nil {
 		panic(err) // the hash of crypto/sha256 can be cloned

@@ -114,7 +114,7 @@ func (q *QP) checkMigReq(p *Packet) bool {
 func (q *QP) refuseMigration() {
 	if !q.apm.refused {
 		q.apm.refused = true
-		q.notify.event(ci.EventQPAPMError)
+		q.notify.Event(ci.Event{Type: ci.EventQPAPMError})
 	}
 }
 

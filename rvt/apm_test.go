@@ -203,7 +203,7 @@ func (x *apmRig) refuse(t *testing.T, want ci.APMState) {
 // raised now would arrive after the earlier ones.
 func (s *side) onlyEvents(want ci.EventType) {
 	s.t.Helper()
-	s.qp.(*QP).notify.event(ci.EventSQDrained)
+	s.qp.(*QP).notify.Event(ci.Event{Type: ci.EventSQDrained})
 	for _, e := range []ci.EventType{want, ci.EventSQDrained} {
 		if e == 0 {
 			continue

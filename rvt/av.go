@@ -4,14 +4,14 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 // AV is an address vector.
 type AV struct {
-	refs
-	pd        *PD
-	destroyed atomic.Bool // as refs.dead, for posters
-	state     atomic.Pointer[avState]
+	refs  driver.Refs
+	pd    *PD
+	state atomic.Pointer[avState]
 }
 
 // avState is one generation of a vector. Modify replaces it as a whole, so that a send uses the old address or the new
@@ -67,7 +67,7 @@ func (d *PD) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 
 // Query returns the attributes and the domain.
 func (a *AV) Query() (ci.AVAttr, ci.PD, error) {
-	if !a.alive() {
+	if !a.refs.Alive() {
 		return ci.AVAttr{}, nil, fail("AV.Query", ci.InvalidAVHandle)
 	}
 	return a.state.Load().attr, a.pd, nil
@@ -77,7 +77,7 @@ func (a *AV) Query() (ci.AVAttr, ci.PD, error) {
 func (a *AV) Modify(attr ci.AVAttr) error {
 	const verb = "AV.Modify"
 	a.pd.process.settle()
-	if !a.alive() {
+	if !a.refs.Alive() {
 		return fail(verb, ci.InvalidAVHandle)
 	}
 	s, err := a.pd.avState(verb, attr)
@@ -92,10 +92,9 @@ func (a *AV) Modify(attr ci.AVAttr) error {
 // Destroy frees the vector. Sends that were posted with it and have not left complete with WCLocalOpErr.
 func (a *AV) Destroy() error {
 	a.pd.process.settle()
-	if err := a.kill("AV.Destroy", ci.InvalidAVHandle); err != nil {
+	if err := a.refs.BeginDestroy("AV.Destroy", ci.InvalidAVHandle); err != nil {
 		return err
 	}
-	a.destroyed.Store(true)
 	if a.pd.user != nil {
 		a.pd.user.RemoveAV(a)
 	}

@@ -5,19 +5,20 @@ import (
 	"slices"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 // CA is an open HCA. It implements ci.CA.
 type CA struct {
 	ci.UnimplementedCA
-	refs
+	refs     driver.Refs
 	hca      *HCA
-	handlers *handlers
+	handlers driver.Handlers
 }
 
 // Query returns a snapshot of the attributes.
 func (c *CA) Query() (*ci.CAAttr, error) {
-	if !c.alive() {
+	if !c.refs.Alive() {
 		return nil, fail("CA.Query", ci.InvalidCAHandle)
 	}
 	a := c.hca.attr
@@ -39,7 +40,7 @@ func (c *CA) Modify(num uint8, set ci.PortField, attr ci.PortModify) error {
 	const verb = "CA.Modify"
 	const known = ci.PortFieldCapability | ci.PortFieldPKeyErrors | ci.PortFieldQKeyErrors | ci.PortFieldInitType |
 		ci.PortFieldSystemGUID | ci.PortFieldShutdown
-	if !c.alive() {
+	if !c.refs.Alive() {
 		return fail(verb, ci.InvalidCAHandle)
 	}
 	p := c.hca.port(num)
@@ -83,10 +84,10 @@ func (c *CA) Modify(num uint8, set ci.PortField, attr ci.PortModify) error {
 
 // Destroy closes the adapter. It fails with ResourceBusy while objects exist.
 func (c *CA) Destroy() error {
-	if err := c.kill("CA.Destroy", ci.InvalidCAHandle); err != nil {
+	if err := c.refs.BeginDestroy("CA.Destroy", ci.InvalidCAHandle); err != nil {
 		return err
 	}
-	c.handlers.list[0].close()
+	c.handlers.Close()
 	c.hca.open.CompareAndSwap(c, nil)
 	return nil
 }
@@ -102,44 +103,36 @@ func (c *CA) AllocatePD(typ ci.PDType) (ci.PD, error) {
 
 // OnEvent adds a handler for events of the CA and its ports.
 func (c *CA) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
-	const verb = "CA.OnEvent"
 	if !c.hca.attr.Caps.Has(ci.CapEventHandlers) {
 		return c.UnimplementedCA.OnEvent(fn, arg)
 	}
-	if fn == nil {
-		return nil, failf(verb, ci.InvalidParameter, "fn is nil")
+	h, err := c.handlers.OnEvent(&c.refs, fn, arg)
+	if err != nil {
+		return nil, err
 	}
-	if !c.get() {
-		return nil, fail(verb, ci.InvalidCAHandle)
-	}
-	h := &eventHandler{ca: c, n: &notifier{onEvent: fn, ctx: arg}}
 	c.hca.limit[kindHandler].Add(1)
-	c.handlers.add(h.n)
-	return h, nil
+	return &eventHandler{h, c}, nil
 }
 
 // eventHandler is a handler that OnEvent has added.
 type eventHandler struct {
-	refs
+	*driver.Handler
 	ca *CA
-	n  *notifier
 }
 
 func (e *eventHandler) Destroy() error {
-	if err := e.kill("CA.OnEvent", ci.InvalidHandle); err != nil {
-		return err
+	err := e.Handler.Destroy()
+	if err == nil {
+		e.ca.hca.drop(kindHandler)
 	}
-	e.ca.handlers.remove(e.n)
-	e.ca.hca.drop(kindHandler)
-	e.ca.put()
-	return nil
+	return err
 }
 
 // LocalMAD executes a management datagram on the agents of a port.
 func (c *CA) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	const verb = "CA.LocalMAD"
 	switch {
-	case !c.alive():
+	case !c.refs.Alive():
 		return fail(verb, ci.InvalidCAHandle)
 	case !c.hca.attr.Caps.Has(ci.CapLocalMAD):
 		return c.UnimplementedCA.LocalMAD(num, src, in, out)
@@ -160,7 +153,7 @@ func (c *CA) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 func (c *CA) SLForIP(num uint8, ipPort uint16) (ci.SL, error) {
 	const verb = "CA.SLForIP"
 	switch {
-	case !c.alive():
+	case !c.refs.Alive():
 		return 0, fail(verb, ci.InvalidCAHandle)
 	case !c.hca.attr.Caps.Has(ci.CapSLForIP):
 		return c.UnimplementedCA.SLForIP(num, ipPort)
@@ -174,7 +167,7 @@ func (c *CA) SLForIP(num uint8, ipPort uint16) (ci.SL, error) {
 func (c *CA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
 	const verb = "CA.VendorCall"
 	switch {
-	case !c.alive():
+	case !c.refs.Alive():
 		return fail(verb, ci.InvalidCAHandle)
 	case !c.hca.attr.Caps.Has(ci.CapVendorCall):
 		return c.UnimplementedCA.VendorCall(op, objects...)
@@ -182,7 +175,7 @@ func (c *CA) VendorCall(op *ci.VendorOp, objects ...ci.Object) error {
 		return failf(verb, ci.InvalidParameter, "op is nil")
 	}
 	for i, o := range objects {
-		if e, ok := ci.As[engineObject](o); !ok || e.owner() != &c.hca.device || !e.alive() {
+		if e, ok := ci.As[engineObject](o); !ok || !e.isAliveOn(&c.hca.device) {
 			return handle(verb, ci.InvalidHandle, fmt.Sprintf("objects[%d]", i), o)
 		}
 	}

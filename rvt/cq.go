@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/clock"
 )
 
 // CQ is a completion queue.
 type CQ struct {
 	ci.UnimplementedCQ
-	refs
-	notify    notifier
+	refs      driver.Refs
+	notify    driver.Notifier
 	pd        *PD
 	dev       *device
 	destroyed atomic.Bool
@@ -80,9 +81,9 @@ func (d *PD) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 	q := &CQ{pd: d, dev: dev, ring: ring, bytes: bytes}
 	q.stage, _ = ring.(CompletionBatch)
 	q.shared, _ = ring.(SharedCompletionRing)
-	q.notify = notifier{onDue: c.OnCompletion, onEvent: c.OnEvent, ctx: c.Context}
+	q.notify = driver.Notifier{OnCompletion: c.OnCompletion, OnEvent: c.OnEvent, Context: c.Context}
 	if v := c.Affinity.Vector; v > 0 {
-		q.notify.vector = &dev.vectors[v-1]
+		q.notify.Vector = &dev.vectors[v-1]
 	}
 	q.modAt.Fire = q.moderated
 	return q, nil
@@ -256,14 +257,14 @@ func (q *CQ) Modify(m ci.Moderation) error {
 	}
 	q.putMu.Unlock()
 	if held {
-		q.notify.completion()
+		q.notify.Completion()
 	}
 	return nil
 }
 
 // Destroy frees the queue and the entries in it.
 func (q *CQ) Destroy() error {
-	if err := q.kill("CQ.Destroy", ci.InvalidCQHandle); err != nil {
+	if err := q.refs.BeginDestroy("CQ.Destroy", ci.InvalidCQHandle); err != nil {
 		return err
 	}
 	q.getMu.Lock()
@@ -276,7 +277,7 @@ func (q *CQ) Destroy() error {
 	q.putMu.Unlock()
 	q.getMu.Unlock()
 	q.dev.wheel.Cancel(&q.modAt)
-	q.notify.close()
+	q.notify.Close()
 	q.pd.unchild(kindCQ)
 	return nil
 }
@@ -331,7 +332,7 @@ func (q *CQ) put(list []pendingWC) {
 	}
 	q.putMu.Unlock()
 	if fire {
-		q.notify.completion()
+		q.notify.Completion()
 	}
 }
 
@@ -354,7 +355,7 @@ func (q *CQ) moderate(n int) bool {
 				if wait == 0 {
 					wait = minModeration
 				}
-				q.modDue = q.dev.clock.Now() + wait
+				q.modDue = q.dev.clock.Elapsed() + wait
 				q.dev.wheel.Set(&q.modAt, q.modDue)
 			}
 			return false
@@ -372,7 +373,7 @@ func (q *CQ) Pend(n int) {
 	fire := !q.destroyed.Load() && q.moderate(n)
 	q.putMu.Unlock()
 	if fire {
-		q.notify.completion()
+		q.notify.Completion()
 	}
 }
 
@@ -380,7 +381,7 @@ func (q *CQ) Pend(n int) {
 func (q *CQ) moderated() {
 	q.putMu.Lock()
 	fire := q.pending > 0
-	if fire && q.dev.clock.Now() < q.modDue { // the timer belongs to a callback that has run
+	if fire && q.dev.clock.Elapsed() < q.modDue { // the timer belongs to a callback that has run
 		q.dev.wheel.Set(&q.modAt, q.modDue)
 		fire = false
 	}
@@ -389,14 +390,14 @@ func (q *CQ) moderated() {
 	}
 	q.putMu.Unlock()
 	if fire {
-		q.notify.completion()
+		q.notify.Completion()
 	}
 }
 
 // overflowed raises the events of lost completions and takes the QPs that use the queue to Error (IBTA volume 1,
 // 10.2.4.4).
 func (q *CQ) overflowed() {
-	q.notify.event(ci.EventCQOverflow)
-	q.notify.event(ci.EventCQError)
+	q.notify.Event(ci.Event{Type: ci.EventCQOverflow})
+	q.notify.Event(ci.Event{Type: ci.EventCQError})
 	q.dev.overrun(q)
 }

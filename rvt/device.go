@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/clock"
 )
 
@@ -24,9 +25,9 @@ type device struct {
 	qps     qpIndex
 	groups  mcastTable
 	limit   [numKinds]atomic.Int64
-	queues  budget   // Config.QueueMemory
-	inboxes budget   // Config.InboxMemory
-	vectors []vector // completion vectors; vectors[i] is vector i+1
+	queues  budget          // Config.QueueMemory
+	inboxes budget          // Config.InboxMemory
+	vectors []driver.Vector // completion vectors; vectors[i] is vector i+1
 
 	sysGUID   atomic.Uint64
 	sysGUIDMu sync.Mutex // held while sysGUID changes
@@ -48,7 +49,7 @@ func (d *device) init(cfg Config) {
 	d.rand, d.attr = &source{r: cfg.Rand}, limits(cfg)
 	d.keys.rand, d.keys.choose, d.keys.miss = d.rand, cfg.Ops.Key, cfg.Ops.KeyMiss
 	d.sysGUID.Store(uint64(d.attr.SystemGUID))
-	d.vectors = make([]vector, d.attr.Vectors)
+	d.vectors = make([]driver.Vector, d.attr.Vectors)
 	d.wheel.Init(cfg.Clock)
 	d.queues.limit, d.inboxes.limit = cfg.QueueMemory, cfg.InboxMemory
 	if d.queues.limit == 0 {

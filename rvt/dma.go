@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 // The DMA space of an HCA. Addresses are random and lie above all virtual addresses of present processors, so that the
@@ -16,10 +17,10 @@ import (
 // DMA is storage mapped into the HCA's DMA space.
 type DMA struct {
 	ci.UnimplementedDMA
-	refs   // regions over it
-	use    // regions over it whose last access is still going on
+	refs   driver.Refs // regions over it
+	use                // regions over it whose last access is still going on
 	dev    *device
-	parent *refs // of the CA
+	parent *driver.Refs // of the CA
 	bytes  *storage
 	ranges []ci.DMARange
 }
@@ -54,7 +55,7 @@ func (c *CA) MapDMA(m ci.Memory) (ci.DMA, error) {
 		return nil, failf(verb, ci.InvalidParameter, "there is no memory to map")
 	case m.Len() > dev.attr.MaxMRSize || m.Len() > math.MaxInt64:
 		return nil, failf(verb, ci.InvalidParameter, "longer than CAAttr.MaxMRSize")
-	case !c.get():
+	case !c.refs.Get():
 		return nil, fail(verb, ci.InvalidCAHandle)
 	}
 	dev.limit[kindDMA].Add(1)
@@ -62,7 +63,7 @@ func (c *CA) MapDMA(m ci.Memory) (ci.DMA, error) {
 	d := &DMA{dev: dev, parent: &c.refs, bytes: newStorage(extents(m, 0, size))}
 	if !dev.keys.dma.add(d, size, dev) {
 		dev.drop(kindDMA)
-		c.put()
+		c.refs.Put()
 		return nil, failf(verb, ci.InsufficientResources, "the DMA space is full")
 	}
 	return d, nil
@@ -74,7 +75,7 @@ func (d *DMA) Ranges() []ci.DMARange { return d.ranges }
 
 // Destroy unmaps the storage. It waits for accesses in progress.
 func (d *DMA) Destroy() error {
-	if err := d.kill("DMA.Destroy", ci.InvalidHandle); err != nil {
+	if err := d.refs.BeginDestroy("DMA.Destroy", ci.InvalidHandle); err != nil {
 		return err
 	}
 	dev := d.dev
@@ -85,12 +86,12 @@ func (d *DMA) Destroy() error {
 		<-done
 	}
 	dev.drop(kindDMA)
-	d.parent.put()
+	d.parent.Put()
 	return nil
 }
 
-// add divides size bytes of d into runs of 1, 3, 9, 27 … pages and assigns an address to each. The page is the largest
-// page size of the HCA that is not larger than the storage, so that regions may use any of the smaller ones.
+// add divides size bytes of d into runs of 1, 3, 9, 27 … pages and assigns an address to each. The page is the
+// largest page size of the HCA that is not larger than the storage, so that regions may use any of the smaller ones.
 func (s *dmaSpace) add(d *DMA, size uint64, dev *device) bool {
 	small := dev.pageSize()
 	page := small
@@ -191,7 +192,7 @@ func (c *dmaCollector) reference(d *DMA) bool {
 	if slices.Contains(c.dmas, d) {
 		return true
 	}
-	if !d.get() {
+	if !d.refs.Get() {
 		return false
 	}
 	d.enter() // cannot fail: refs keep it

@@ -80,7 +80,7 @@ func TestDMASpace(t *testing.T) {
 	require.Zero(t, resolve(0, 1))
 	require.Zero(t, resolve(math.MaxUint64, 1))
 	for _, d := range ds {
-		require.Zero(t, d.refs.n, "a reference is left")
+		require.Zero(t, d.refs.Count(), "a reference is left")
 		r.destroy(d)
 	}
 	r.close()

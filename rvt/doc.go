@@ -11,7 +11,7 @@
 //
 // # Parts
 //
-// Calls inside the package point one way. internal/arrows/orders/rvt.txt lists the files bottom up, and a test fails
+// Calls inside the package point one way. tools/arrows/orders/rvt.txt lists the files bottom up, and a test fails
 // when calls point up. Where a lower part must start something in a higher one, the lower part declares an interface of
 // one or two methods: requesterHost, responderHost, turnTaker, ackHolder, keyOwner. From the bottom:
 //

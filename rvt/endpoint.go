@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/ci/wrrules"
 	"ciddk/wire"
 )
@@ -44,7 +45,7 @@ type endpoint struct {
 	caps     ci.QPCaps
 	rules    wrrules.Rules // of the requests of the send queue
 	flags    ci.QPFlags
-	notify   notifier
+	notify   driver.Notifier
 	rq       RecvRing // nil with an SRQ
 
 	altPort *port

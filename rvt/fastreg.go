@@ -14,7 +14,7 @@ func (d *PD) AllocFastRegMR(maxPages int) (ci.MR, error) {
 	const verb = "PD.AllocFastRegMR"
 	dev := d.dev
 	switch {
-	case !d.alive():
+	case !d.refs.Alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
 	case !dev.attr.Caps.Has(ci.CapFastReg):
 		return d.UnimplementedPD.AllocFastRegMR(maxPages)
@@ -38,7 +38,7 @@ func (d *device) fastReg(e *endpoint, w *WorkExt) ci.WCStatus {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead || m.pd != e.pd || m.slot.now.Load() != nil { // a mapped region is invalidated first
+	if !m.refs.Alive() || m.pd != e.pd || m.slot.now.Load() != nil { // a mapped region is invalidated first
 		return ci.WCBindErr
 	}
 	var p *place
@@ -115,7 +115,7 @@ func (k *keyTable) regionOf(key ci.Key) *MR {
 func (m *MR) invalidate(e *endpoint, key ci.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead || m.maxPages == 0 || m.pd != e.pd || m.n > 0 || m.region.Load().LKey != key {
+	if !m.refs.Alive() || m.maxPages == 0 || m.pd != e.pd || m.refs.Count() > 0 || m.region.Load().LKey != key {
 		return false
 	}
 	m.slot.swap(nil)

@@ -73,7 +73,7 @@ func TestFastReg(t *testing.T) {
 		}
 		require.Equal(t, ci.WCBindErr, r.h.fastReg(&r.q.endpoint, ext), c.name)
 		require.Equal(t, g, m.Region(), c.name)
-		require.Zero(t, d.refs.n, "%s: a reference is left", c.name)
+		require.Zero(t, d.refs.Count(), "%s: a reference is left", c.name)
 	}
 	require.Equal(t, ci.WCBindErr, r.h.fastReg(&r.q.endpoint, nil))
 
@@ -114,7 +114,7 @@ func TestFastReg(t *testing.T) {
 	require.False(t, r.remoteOK(r.q, n.RKey, n.Addr, 1, ci.RemoteRead))
 	require.Equal(t, ci.Region{LKey: n.LKey, RKey: n.LKey}, m.Region())
 	require.Equal(t, ci.WCSuccess, r.h.localInv(&r.q.endpoint, n.LKey), "once more changes nothing")
-	require.Zero(t, d.refs.n)
+	require.Zero(t, d.refs.Count())
 
 	// Zero-based, read-only, and again.
 	z := with(func(f *ci.FastReg) { f.Access = ci.ZeroBased | ci.RemoteRead; f.Key++ })

@@ -4,19 +4,22 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 // FMR is a fast memory region: Map replaces its pages without waiting. The key of the previous mapping is invalid at
 // once, but an access in progress may end later. UnmapFMRs waits for all accesses.
 type FMR struct {
 	ci.UnimplementedFMR
-	refs
+	refs   driver.Refs
 	pd     *PD
 	slot   *slot
 	create ci.FMRCreate
-	maps   int // since the last unmap; with mu
+	mu     sync.Mutex // before that of refs; Destroy holds it, too
+	maps   int        // since the last unmap; with mu
 }
 
 // AllocFMR creates a region without pages.
@@ -24,7 +27,7 @@ func (d *PD) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
 	const verb = "PD.AllocFMR"
 	dev := d.dev
 	switch {
-	case !d.alive():
+	case !d.refs.Alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
 	case !dev.attr.Caps.Has(ci.CapFMR):
 		return d.UnimplementedPD.AllocFMR(c)
@@ -61,7 +64,7 @@ func (f *FMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.dead:
+	case !f.refs.Alive():
 		return ci.Region{}, fail(verb, ci.InvalidFMRHandle)
 	case len(pages) == 0 || len(pages) > f.create.MaxPages:
 		return ci.Region{}, failf(verb, ci.InvalidParameter, "the number of pages is not in 1 to MaxPages")
@@ -91,7 +94,7 @@ func (d *PD) UnmapFMRs(fmrs []ci.FMR) error {
 	const verb = "PD.UnmapFMRs"
 	dev := d.dev
 	switch {
-	case !d.alive():
+	case !d.refs.Alive():
 		return fail(verb, ci.InvalidPDHandle)
 	case !dev.attr.Caps.Has(ci.CapFMR):
 		return d.UnimplementedPD.UnmapFMRs(fmrs)
@@ -99,12 +102,12 @@ func (d *PD) UnmapFMRs(fmrs []ci.FMR) error {
 	list := make([]*FMR, 0, len(fmrs))
 	defer func() {
 		for _, f := range list {
-			f.put()
+			f.refs.Put()
 		}
 	}()
 	for i, o := range fmrs {
 		f, ok := ci.As[*FMR](o)
-		if !ok || f.pd != d || !f.get() {
+		if !ok || f.pd != d || !f.refs.Get() {
 			return handle(verb, ci.InvalidFMRHandle, fmt.Sprintf("fmrs[%d]", i), o)
 		}
 		list = append(list, f)
@@ -125,14 +128,15 @@ func (d *PD) UnmapFMRs(fmrs []ci.FMR) error {
 func (f *FMR) Destroy() error {
 	const verb = "FMR.Destroy"
 	f.mu.Lock()
-	dead, busy := f.dead, f.n > 0 || f.slot.now.Load() != nil
-	f.dead = dead || !busy
+	err := f.refs.DestroyIf(verb, ci.InvalidFMRHandle, func() error {
+		if f.slot.now.Load() != nil {
+			return failf(verb, ci.ResourceBusy, "unmap it first")
+		}
+		return nil
+	})
 	f.mu.Unlock()
-	switch {
-	case dead:
-		return fail(verb, ci.InvalidFMRHandle)
-	case busy:
-		return failf(verb, ci.ResourceBusy, "unmap it first")
+	if err != nil {
+		return err
 	}
 	f.pd.dev.keys.release(f.slot)
 	f.slot.wait()

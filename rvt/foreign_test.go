@@ -354,8 +354,7 @@ func TestForeignObjectsComplete(t *testing.T) {
 				places = append(places, strings.TrimSuffix(verb+" "+strings.TrimPrefix(path, "."), " "))
 			}
 		case typ.Kind() == reflect.Struct:
-			for i := range typ.NumField() {
-				f := typ.Field(i)
+			for f := range typ.Fields() {
 				name := path + "." + f.Name
 				if f.Anonymous {
 					name = path
@@ -371,10 +370,9 @@ func TestForeignObjectsComplete(t *testing.T) {
 		reflect.TypeFor[ci.SRQ](), reflect.TypeFor[ci.QP](), reflect.TypeFor[ci.MR](), reflect.TypeFor[ci.FMR](),
 		reflect.TypeFor[ci.MW](),
 		reflect.TypeFor[ci.DMA](), reflect.TypeFor[ci.Mcast]()} {
-		for i := range typ.NumMethod() {
-			m := typ.Method(i)
-			for k := range m.Type.NumIn() {
-				walk(fmt.Sprintf("%s.%s", typ.Name(), m.Name), "", m.Type.In(k), 0)
+		for m := range typ.Methods() {
+			for in := range m.Type.Ins() {
+				walk(fmt.Sprintf("%s.%s", typ.Name(), m.Name), "", in, 0)
 			}
 		}
 	}

@@ -67,7 +67,7 @@ func (s *pacedStream) inject(to *side, p Packet) {
 // run sends streamCount WRITEs, and calls forge before each 10th packet, 10,000 times a second. It returns the virtual
 // time and the number of packets that the link carried.
 func (s *pacedStream) run(forge func()) (took time.Duration, packets int) {
-	start := s.sim.clock.Now()
+	start := s.sim.clock.Elapsed()
 	posted, done := 0, 0
 	wcs := make([]ci.WC, 16)
 	region := s.b.mr.Region()
@@ -104,9 +104,9 @@ func (s *pacedStream) run(forge func()) (took time.Duration, packets int) {
 			require.Equal(s.t, ci.WCSuccess, wcs[i].Status)
 		}
 		done += n
-		require.Less(s.t, s.sim.clock.Now()-start, time.Minute, "%d of %d WRITEs are complete", done, streamCount)
+		require.Less(s.t, s.sim.clock.Elapsed()-start, time.Minute, "%d of %d WRITEs are complete", done, streamCount)
 	}
-	return s.sim.clock.Now() - start, packets
+	return s.sim.clock.Elapsed() - start, packets
 }
 
 // TestForgedPackets measures a stream while an attacker who has the QP numbers and PSNs right sends 10,000 packets a
@@ -199,7 +199,7 @@ func TestFalseRNR(t *testing.T) {
 	q := s.a.qp.(*QP)
 	s.inject(s.a, Packet{Op: wire.OpAcknowledge, Syndrome: wire.RNRNAK(0), PSN: q.req.una})
 	require.NotZero(t, q.req.rnrAt, "655 ms")
-	start := s.sim.clock.Now()
+	start := s.sim.clock.Elapsed()
 	s.sim.pump()
 	wcs := make([]ci.WC, 1)
 	n, err := s.a.cq.Poll(wcs)
@@ -207,5 +207,5 @@ func TestFalseRNR(t *testing.T) {
 	require.Equal(t, 1, n)
 	assert.Equal(t, ci.WCSuccess, wcs[0].Status)
 	assert.Zero(t, q.req.rnrAt)
-	assert.Equal(t, start, s.sim.clock.Now())
+	assert.Equal(t, start, s.sim.clock.Elapsed())
 }

@@ -68,7 +68,7 @@ func newHCA(cfg Config) *HCA {
 // raise raises an event of the adapter or a port for the open CA.
 func (h *HCA) raise(e ci.Event) {
 	if ca := h.open.Load(); ca != nil {
-		ca.handlers.post(e)
+		ca.handlers.Event(e)
 	}
 }
 
@@ -120,7 +120,7 @@ func (h *HCA) openCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, erro
 		return nil, failf(verb, ci.ResourceBusy, "one open at a time")
 	}
 	ca := &CA{hca: h}
-	ca.handlers = newHandlers(onEvent, arg)
+	ca.handlers.Open(onEvent, arg)
 	h.open.Store(ca)
 	for _, p := range h.ports {
 		p.reopen()
@@ -158,7 +158,7 @@ func (h *HCA) stop(evenOpen bool) error {
 	h.suspects.close()
 	if !isOpen { // else callbacks of the consumer may run for as long as they please
 		for i := range h.vectors {
-			h.vectors[i].wait()
+			h.vectors[i].Wait()
 		}
 	}
 	for _, p := range h.ports {

@@ -228,7 +228,7 @@ func (g *grant) span(addr, n uint64) (uint64, bool) {
 // withdraw ends a grant that has left its slot, or that never was in one.
 func (g *grant) withdraw() {
 	for _, d := range g.dmas {
-		d.put()
+		d.refs.Put()
 	}
 	g.end()
 }

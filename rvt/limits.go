@@ -2,6 +2,12 @@ package rvt
 
 import "ciddk/ci"
 
+// defaultVectors is the number of completion vectors of an HCA whose configuration has none.
+const defaultVectors = 8
+
+// maxVectors is the most completion vectors of an HCA: ci.Affinity.Vector has 16 bits.
+const maxVectors = 1<<16 - 1
+
 // limits returns the attributes of cfg with defaults in the place of zeros.
 func limits(cfg Config) ci.CAAttr {
 	a := cfg.Attr

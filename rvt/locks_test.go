@@ -44,9 +44,9 @@ func TestLocksDuringSend(t *testing.T) {
 	p.look = func() {
 		sends++
 		assert.False(t, isFree(&q.mu), "the token")
-		for name, m := range map[string]*sync.Mutex{"sqMu": &q.sqMu, "rqMu": &q.rqMu, "refs": &q.refs.mu,
+		for name, m := range map[string]*sync.Mutex{"sqMu": &q.sqMu, "rqMu": &q.rqMu,
 			"inbox":    &q.inbox.mu,
-			"notifier": &q.notify.mu, "CQ.getMu": &cq.getMu, "CQ.putMu": &cq.putMu, "CQ's notifier": &cq.notify.mu,
+			"CQ.getMu": &cq.getMu, "CQ.putMu": &cq.putMu,
 			"run queue": &q.port.turns.mu, "ackQueue": &q.port.acks.mu, "refresh": &q.port.refreshMu,
 			"QPs":  &s.hca.qps.byNum.mu,
 			"keys": &s.hca.keys.slots.mu, "MR": &s.mr.(*MR).mu} {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 // mcastTable holds the QPs of each multicast group.
@@ -25,9 +26,9 @@ func (t *mcastTable) members(gid ci.GID) []*QP {
 
 // Mcast is the membership of a QP in a group.
 type Mcast struct {
-	refs
-	qp  *QP
-	gid ci.GID
+	refs driver.Refs
+	qp   *QP
+	gid  ci.GID
 }
 
 // AttachMcast attaches a datagram QP to a group.
@@ -52,11 +53,11 @@ func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 	if !ethernet && (mlid < 0xc000 || mlid == 0xffff) {
 		return nil, fail(verb, ci.InvalidLID)
 	}
-	if !q.get() {
+	if !q.refs.Get() {
 		return nil, fail(verb, ci.InvalidQPHandle)
 	}
 	if err := q.dev.join(verb, q, gid); err != nil {
-		q.put()
+		q.refs.Put()
 		return nil, err
 	}
 	q.dev.limit[kindMcast].Add(1)
@@ -66,12 +67,12 @@ func (q *QP) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
 
 // Destroy detaches the QP from the group.
 func (m *Mcast) Destroy() error {
-	if err := m.kill("Mcast.Destroy", ci.InvalidMcastHandle); err != nil {
+	if err := m.refs.BeginDestroy("Mcast.Destroy", ci.InvalidMcastHandle); err != nil {
 		return err
 	}
 	m.qp.dev.leave(m.qp, m.gid)
 	m.qp.dev.drop(kindMcast)
-	m.qp.put()
+	m.qp.refs.Put()
 	return nil
 }
 

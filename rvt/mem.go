@@ -29,7 +29,8 @@ type storage struct {
 	segs []segment
 	lent LentMemory // of the only segment, if a turn can borrow it
 
-	pieces PieceMemory // of the only segment, if it takes several pieces at once
+	batch  ci.BatchMemory // of the only segment, if its ranges are copied together,
+	copier ci.Copier      // by this
 }
 
 // segment is a part of storage with one backing: a slice, or a ci.Memory that must be copied.
@@ -57,7 +58,9 @@ func newStorage(segs []segment) *storage {
 		segs[i].start = start
 		start += segs[i].n
 	}
-	return &storage{segs: segs, lent: lentOf(segs), pieces: pieceMemoryOf(segs)}
+	y := &storage{segs: segs, lent: lentOf(segs)}
+	y.batch, y.copier = batchMemoryOf(segs)
+	return y
 }
 
 // len returns the number of bytes.
@@ -217,16 +220,14 @@ func (m mem) write(p []byte) error {
 	return nil
 }
 
-// takesPieces reports whether writePieces can be called.
-func (m mem) takesPieces() bool { return m.mr != nil && m.mr.pieces != nil }
+// span returns the n bytes of batch memory that m begins with.
+func (m mem) span(b []byte) ci.Span {
+	return ci.Span{Memory: m.mr.batch, Off: m.mr.segs[0].at + m.off, Bytes: b}
+}
 
-// writePieces copies pieces of n bytes in total to the region. After an error, a part may have been written.
-func (m mem) writePieces(pieces [][]byte, n uint32) error {
-	y := m.mr
-	if !y.has(m.off, uint64(n)) {
-		return errOutside
-	}
-	return y.pieces.WritePieces(pieces, int(n), int64(y.segs[0].at+m.off))
+// isBatch reports whether the n bytes that m begins with are copied by a ci.Copier.
+func (m mem) isBatch(n uint32) bool {
+	return n > 0 && m.mr != nil && m.mr.copier != nil && m.mr.has(m.off, uint64(n))
 }
 
 // writeLast writes p as the end of an RDMA WRITE. The last 8 bytes of p that are aligned in the storage are stored

@@ -1,6 +1,10 @@
 package rvt
 
-import "ciddk/ci"
+import (
+	"slices"
+
+	"ciddk/ci"
+)
 
 // holds lists the regions that one turn uses. Each region is entered once, so that a batch of requests on one region
 // costs two atomic operations in all.
@@ -20,10 +24,8 @@ func (h *holds) hold(g *grant) bool {
 			return true
 		}
 	}
-	for _, o := range h.more {
-		if o == g {
-			return true
-		}
+	if slices.Contains(h.more, g) {
+		return true
 	}
 	if !g.enter() {
 		return false

@@ -72,7 +72,7 @@ func FuzzPlaces(f *testing.F) {
 				Offset: uint32(offset), Length: length, IOVA: iova,
 				Key: m.Region().LKey, Access: allRights}
 			if r.h.fastReg(&r.q.endpoint, &WorkExt{MR: m.(*MR), FastReg: fr}) != ci.WCSuccess {
-				require.Zero(t, d.refs.n)
+				require.Zero(t, d.refs.Count())
 				r.destroy(m, d)
 				r.close()
 				return
@@ -81,7 +81,7 @@ func FuzzPlaces(f *testing.F) {
 		if err != nil {
 			requireStatus(t, ci.InvalidParameter, err)
 			require.Nil(t, m)
-			require.Zero(t, d.refs.n)
+			require.Zero(t, d.refs.Count())
 			r.destroy(d)
 			r.close()
 			return

@@ -2,6 +2,7 @@ package rvt
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -426,9 +427,9 @@ func TestMemModel(t *testing.T) {
 				require.NoError(t, w.mw.Destroy())
 			}
 		}
-		for i := len(m.mrs) - 1; i >= 0; i-- { // a shared region is destroyed before its source
-			if !m.mrs[i].destroyed {
-				require.NoError(t, m.mrs[i].mr.Destroy())
+		for _, v := range slices.Backward(m.mrs) { // a shared region is destroyed before its source
+			if !v.destroyed {
+				require.NoError(t, v.mr.Destroy())
 			}
 		}
 		require.NoError(t, m.dma.Destroy())

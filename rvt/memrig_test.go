@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
+	"ciddk/internal/testenv"
 )
 
 const (
@@ -61,7 +62,7 @@ func (r *memRig) close() {
 	for name, n := range r.h.Live() {
 		require.Zero(r.t, n, "%s left", name)
 	}
-	require.Zero(r.t, r.ca.n, "references on the CA left")
+	require.Zero(r.t, r.ca.refs.Count(), "references on the CA left")
 	require.Zero(r.t, r.h.keys.slots.n, "keys left")
 	require.Empty(r.t, r.h.keys.dma.runs, "DMA addresses left")
 }
@@ -132,7 +133,7 @@ func requireStatus(t require.TestingT, want ci.Status, err error) {
 
 // eventually yields until ok returns true, for actions of other goroutines.
 func eventually(t require.TestingT, ok func() bool) {
-	for deadline := time.Now().Add(10 * time.Second); !ok(); runtime.Gosched() {
+	for deadline := time.Now().Add(testenv.Patience); !ok(); runtime.Gosched() {
 		require.True(t, time.Now().Before(deadline), "waited in vain")
 	}
 }

@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 // MR is a memory region: virtual, physical, shared or for fast registration. These kinds differ in how the storage is
 // found, and in nothing else.
 type MR struct {
 	ci.UnimplementedMR
-	refs   // what depends on it: shared regions and bound windows
+	refs   driver.Refs // what depends on it: shared regions and bound windows
 	dev    *device
 	slot   *slot
 	region atomic.Pointer[ci.Region]
@@ -22,6 +23,7 @@ type MR struct {
 	anyPD    bool    // local accesses may come from all PDs
 	process  *UserCA // that of its PD, also after the PD has changed
 
+	mu sync.Mutex // before that of refs; Destroy holds it, too
 	// With mu.
 	pd     *PD
 	face   ci.PD // pd as the consumer knows it
@@ -61,7 +63,7 @@ type placeFinder func(access ci.Access) (*place, error)
 // drop releases a place that no region uses.
 func (p *place) drop() {
 	for _, d := range p.dmas {
-		d.put()
+		d.refs.Put()
 		d.leave()
 	}
 }
@@ -197,7 +199,7 @@ func (d *PD) addMR(verb string, m *MR, p *place, reserve func(keyOwner) (*slot, 
 func (d *PD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterMR"
 	dev := d.dev
-	if !d.alive() {
+	if !d.refs.Alive() {
 		return nil, fail(verb, ci.InvalidPDHandle)
 	}
 	if err := dev.checkAccess(verb, c.Access); err != nil {
@@ -223,7 +225,7 @@ func (m *MR) Region() ci.Region { return *m.region.Load() }
 func (m *MR) Query() (ci.MRAttr, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead {
+	if !m.refs.Alive() {
 		return ci.MRAttr{}, fail("MR.Query", ci.InvalidMRHandle)
 	}
 	a := ci.MRAttr{Region: m.Region(), PD: m.face, Access: m.access}
@@ -240,13 +242,16 @@ func (m *MR) Query() (ci.MRAttr, error) {
 // returns.
 func (m *MR) Destroy() error {
 	m.process.settle()
-	if err := m.kill("MR.Destroy", ci.InvalidMRHandle); err != nil {
+	m.mu.Lock()
+	err := m.refs.BeginDestroy("MR.Destroy", ci.InvalidMRHandle)
+	m.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	m.dev.keys.release(m.slot)
 	m.slot.wait()
 	if m.source != nil {
-		m.source.put()
+		m.source.refs.Put()
 	}
 	m.pd.unchild(kindMR)
 	return nil
@@ -267,7 +272,7 @@ func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, fin
 	m.modify.Lock()
 	defer m.modify.Unlock()
 	switch {
-	case !m.alive():
+	case !m.refs.Alive():
 		return fail(verb, ci.InvalidMRHandle)
 	case set == 0 || set&^(ci.MRFieldMemory|ci.MRFieldPD|ci.MRFieldAccess) != 0:
 		return failf(verb, ci.InvalidParameter, "no field, or an unknown one")
@@ -293,14 +298,14 @@ func (m *MR) change(verb string, set ci.MRField, pd ci.PD, access ci.Access, fin
 	}
 	if set&ci.MRFieldPD != 0 {
 		d, ok := ci.As[*PD](pd)
-		if !ok || d.dev != m.dev || d.process != m.process || !d.get() {
+		if !ok || d.dev != m.dev || d.process != m.process || !d.refs.Get() {
 			return handle(verb, ci.InvalidPDHandle, "pd", pd)
 		}
 		to, face = d, pd
 	}
 	err := m.replace(verb, set, to, face, access, find)
 	if err != nil && set&ci.MRFieldPD != 0 {
-		to.put()
+		to.refs.Put()
 	}
 	return err
 }
@@ -317,7 +322,7 @@ func (m *MR) replace(verb string, set ci.MRField, pd *PD, face ci.PD, access ci.
 	m.mu.Lock()
 	g := m.slot.now.Load()
 	switch {
-	case m.dead:
+	case !m.refs.Alive():
 		m.mu.Unlock()
 		if p != nil {
 			p.drop()
@@ -334,7 +339,7 @@ func (m *MR) replace(verb string, set ci.MRField, pd *PD, face ci.PD, access ci.
 	if p == nil {
 		p = &place{va: g.va, length: g.length, bytes: g.bytes, dmas: g.dmas}
 		for _, d := range p.dmas { // cannot fail: the old grant has one
-			d.get()
+			d.refs.Get()
 			d.enter()
 		}
 	} else {
@@ -349,10 +354,10 @@ func (m *MR) replace(verb string, set ci.MRField, pd *PD, face ci.PD, access ci.
 
 	m.slot.wait()
 	if source != nil {
-		source.put()
+		source.refs.Put()
 	}
 	if set&ci.MRFieldPD != 0 {
-		old.put()
+		old.refs.Put()
 	}
 	return nil
 }

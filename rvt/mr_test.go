@@ -182,7 +182,7 @@ func TestMemVerbsRefused(t *testing.T) {
 
 	r = newMemRig(t, nil)
 	r.close()
-	require.NoError(t, r.ca.kill("", 0))
+	require.NoError(t, r.ca.refs.BeginDestroy("", 0))
 	for name, err := range verbs(r) {
 		if name == "CA.MapDMA" {
 			requireStatus(t, ci.InvalidCAHandle, err)

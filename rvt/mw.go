@@ -1,9 +1,11 @@
 package rvt
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/ci/wrrules"
 )
 
@@ -11,12 +13,13 @@ import (
 // when the bind is posted, so that several binds may be queued.
 type MW struct {
 	ci.UnimplementedMW
-	refs
+	refs driver.Refs
 	pd   *PD
 	typ  ci.MWType
 	slot *slot
 	key  atomic.Uint32 // current: what the next bind of type 1 must name
 
+	mu sync.Mutex // before that of refs; Destroy holds it, too
 	// With mu.
 	applied ci.Key // of the last bind executed
 	over    *MR    // bound to; nil: unbound
@@ -28,7 +31,7 @@ func (d *PD) CreateMW(c ci.MWCreate) (ci.MW, error) {
 	dev := d.dev
 	caps, typ := dev.attr.Caps, c.Type
 	switch {
-	case !d.alive():
+	case !d.refs.Alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
 	case caps&(ci.CapMW1|ci.CapMW2) == 0,
 		typ == ci.MWType1 && !caps.Has(ci.CapMW1),
@@ -64,7 +67,7 @@ func (m *MW) Key() ci.Key { return ci.Key(m.key.Load()) }
 
 // Query returns the attributes of the window.
 func (m *MW) Query() (ci.MWAttr, error) {
-	if !m.alive() {
+	if !m.refs.Alive() {
 		return ci.MWAttr{}, fail("MW.Query", ci.InvalidMWHandle)
 	}
 	return ci.MWAttr{PD: m.pd, Type: m.typ, Key: m.Key()}, nil
@@ -73,12 +76,15 @@ func (m *MW) Query() (ci.MWAttr, error) {
 // Destroy unbinds and frees the window. It waits for accesses in progress.
 func (m *MW) Destroy() error {
 	m.pd.process.settle()
-	if err := m.kill("MW.Destroy", ci.InvalidMWHandle); err != nil {
+	m.mu.Lock()
+	err := m.refs.BeginDestroy("MW.Destroy", ci.InvalidMWHandle)
+	if err == nil {
+		m.rebind(nil, nil)
+	}
+	m.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	m.rebind(nil, nil)
-	m.mu.Unlock()
 	m.pd.dev.keys.release(m.slot)
 	m.slot.wait()
 	m.pd.unchild(kindMW)
@@ -100,17 +106,16 @@ func (m *MR) bind() *grant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g := m.slot.now.Load()
-	if m.dead || g == nil {
+	if g == nil || !m.refs.Get() {
 		return nil
 	}
-	m.n++
 	m.bound++
 	return g
 }
 
 func (m *MR) unbind() {
 	m.mu.Lock()
-	m.n--
+	m.refs.Put()
 	m.bound--
 	m.mu.Unlock()
 }
@@ -121,7 +126,7 @@ func (m *MR) unbind() {
 func (m *MW) nextKey(current ci.Key) (ci.Key, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead || m.typ != ci.MWType1 || ci.Key(m.key.Load()) != current {
+	if !m.refs.Alive() || m.typ != ci.MWType1 || ci.Key(m.key.Load()) != current {
 		return 0, false
 	}
 	k := m.slot.fresh()
@@ -150,7 +155,7 @@ func (m *MW) takeBack(key ci.Key) {
 // QP.BindMW. mr is nil only for an unbind.
 func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 	switch {
-	case !m.alive():
+	case !m.refs.Alive():
 		return ci.InvalidMWHandle
 	case !wrrules.IsWindowAccess(b.Access):
 		return ci.InvalidParameter
@@ -162,7 +167,7 @@ func (m *MW) checkBind(e *endpoint, mr *MR, b *ci.MWBind) ci.Status {
 	mr.mu.Lock()
 	defer mr.mu.Unlock()
 	switch {
-	case mr.dead:
+	case !mr.refs.Alive():
 		return ci.InvalidMRHandle
 	case mr.pd != e.pd, mr.maxPages == 0 && !wrrules.CanBind(mr.access, b.Access):
 		return ci.InvalidPermission
@@ -187,7 +192,7 @@ func (d *device) bindMW(e *endpoint, w *WorkExt) ci.WCStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := m.slot.variant(b.Key)
-	if m.dead || w.isStale(m, key) || !m.bind(e, mr, b, key) {
+	if !m.refs.Alive() || w.isStale(m, key) || !m.bind(e, mr, b, key) {
 		if m.typ == ci.MWType1 {
 			m.takeBack(key)
 		}
@@ -278,7 +283,7 @@ func (m *MW) invalidate(e *endpoint, key ci.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g := m.slot.now.Load()
-	if m.dead || m.typ != ci.MWType2 || g == nil || g.key != key || g.qp != e || m.pd != e.pd {
+	if !m.refs.Alive() || m.typ != ci.MWType2 || g == nil || g.key != key || g.qp != e || m.pd != e.pd {
 		return false
 	}
 	m.rebind(nil, nil)

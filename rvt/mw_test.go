@@ -141,7 +141,7 @@ func TestBindType1(t *testing.T) {
 		require.Equal(t, key2, w.Key(), c.name)
 		require.True(t, r.remoteOK(r.q, key2, m2.Region().Addr, 100, ci.RemoteRead), c.name)
 	}
-	require.Zero(t, m.n, "a failed bind left a reference")
+	require.Zero(t, m.refs.Count(), "a failed bind left a reference")
 	require.Equal(t, ci.Status(ci.Success), w.checkBind(&r.q.endpoint, m, &ci.MWBind{Addr: g.Addr, Length: 1,
 		Access: ci.RemoteWrite}))
 	require.Equal(t, ci.Status(ci.Success), w.checkBind(&r.q.endpoint, nil, &ci.MWBind{}))

@@ -36,7 +36,7 @@ func (d *PD) RegisterReserved(key ci.Key, m ci.Memory) (ci.MR, error) {
 func (d *PD) registerNamed(m *MR, key ci.Key, c *ci.MRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterNamed"
 	dev := d.dev
-	if !d.alive() {
+	if !d.refs.Alive() {
 		return nil, fail(verb, ci.InvalidPDHandle)
 	}
 	if err := dev.checkAccess(verb, c.Access); err != nil {
@@ -57,7 +57,7 @@ func (d *PD) AllocFastRegNamed(key ci.Key, maxPages int) (ci.MR, error) {
 	const verb = "PD.AllocFastRegNamed"
 	dev := d.dev
 	switch {
-	case !d.alive():
+	case !d.refs.Alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
 	case !dev.attr.Caps.Has(ci.CapFastReg):
 		return nil, fail(verb, ci.Unsupported)

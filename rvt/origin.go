@@ -83,7 +83,7 @@ func (e *endpoint) dropAddress(p *Packet) {
 func (e *endpoint) countFarPSN(p *Packet) {
 	e.origin.count.FarPSN += uint64(p.N)
 	odd := e.oddities()
-	now := e.dev.clock.Now()
+	now := e.dev.clock.Elapsed()
 	if odd.burst == 0 || now-odd.burstAt > burstSpan {
 		odd.burst, odd.burstAt = 0, now
 	}
@@ -120,7 +120,7 @@ func (e *endpoint) suspect(kind SuspectKind, p *Packet) {
 	}
 	odd := e.oddities()
 	odd.pending[kind] += uint64(p.N)
-	now := e.dev.clock.Now()
+	now := e.dev.clock.Elapsed()
 	if odd.reported[kind] != 0 && now-odd.reported[kind] < suspectEvery {
 		return
 	}

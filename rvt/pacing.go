@@ -29,7 +29,7 @@ func (r *requester) pace(n uint32) uint32 {
 	}
 	window := max(int64(h.Window), int64(r.mtu))
 	packets := r.packetWindow()
-	now := r.dev.clock.Now()
+	now := r.dev.clock.Elapsed()
 	end := r.burstAt + time.Duration(window)*time.Second/paceRate
 	switch {
 	case now >= end:

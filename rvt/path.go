@@ -24,7 +24,7 @@ func (e *endpoint) moveToAlternate() {
 	e.home2.Store(nil)
 	e.loadPort()
 	e.dev.count.add(CountMigrated, 1)
-	e.notify.event(ci.EventQPAPM)
+	e.notify.Event(ci.Event{Type: ci.EventQPAPM})
 }
 
 // altPKey returns the P_Key of the alternate path, or one that matches none if its index is not valid any more.

@@ -5,31 +5,32 @@ import (
 	"slices"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 // PD is a protection domain.
 type PD struct {
 	ci.UnimplementedPD
-	refs
+	refs    driver.Refs
 	dev     *device
-	parent  *refs       // of the CA or UserCA
-	process *UserCA     // or nil
-	user    UserContext // of process, or nil
+	parent  *driver.Refs // of the CA or UserCA
+	process *UserCA      // or nil
+	user    UserContext  // of process, or nil
 }
 
 // newPD creates and counts a domain of the CA.
 func (c *CA) newPD(verb string, typ ci.PDType) (*PD, error) { return c.hca.newPD(verb, typ, &c.refs) }
 
 // newPD creates and counts a domain below parent.
-func (h *HCA) newPD(verb string, typ ci.PDType, parent *refs) (*PD, error) {
+func (h *HCA) newPD(verb string, typ ci.PDType, parent *driver.Refs) (*PD, error) {
 	if typ > ci.PDDatagram || typ == ci.PDAlias {
 		return nil, failf(verb, ci.InvalidParameter, "PD type")
 	}
-	if !parent.get() {
+	if !parent.Get() {
 		return nil, fail(verb, ci.InvalidCAHandle)
 	}
 	if !h.take(kindPD, h.attr.MaxPDs) {
-		parent.put()
+		parent.Put()
 		return nil, fail(verb, ci.InsufficientResources)
 	}
 	return &PD{dev: &h.device, parent: parent}, nil
@@ -74,22 +75,22 @@ func (u *UserCA) setResting(q settler, rests bool) {
 
 // Destroy frees the domain. It fails with ResourceBusy while an object of the domain exists.
 func (d *PD) Destroy() error {
-	if err := d.kill("PD.Destroy", ci.InvalidPDHandle); err != nil {
+	if err := d.refs.BeginDestroy("PD.Destroy", ci.InvalidPDHandle); err != nil {
 		return err
 	}
 	d.dev.drop(kindPD)
-	d.parent.put()
+	d.parent.Put()
 	return nil
 }
 
 // child takes a reference for a new object of kind k and counts it. A create that fails later and the object's Destroy
 // end with unchild.
 func (d *PD) child(verb string, k kind, most int) error {
-	if !d.get() {
+	if !d.refs.Get() {
 		return fail(verb, ci.InvalidPDHandle)
 	}
 	if !d.dev.take(k, most) {
-		d.put()
+		d.refs.Put()
 		return failf(verb, ci.InsufficientResources, "the limit of CAAttr is reached")
 	}
 	return nil
@@ -97,7 +98,7 @@ func (d *PD) child(verb string, k kind, most int) error {
 
 func (d *PD) unchild(k kind) {
 	d.dev.drop(k)
-	d.put()
+	d.refs.Put()
 }
 
 // rings returns the maker of the domain's queues.

@@ -20,6 +20,7 @@ const (
 	notReady               // no receive buffer
 	badWork                // the description of the receive buffer is invalid
 	notInvalidated         // the message is stored, and its receiver may not invalidate the key in it
+	earlier                // a late store of an earlier packet has failed: see late
 )
 
 // scatter copies n bytes of payload to a scatter list of pd, from offset off.
@@ -42,8 +43,8 @@ func (t *turn) scatter(pd *PD, sgl []ci.SGE, off uint64, payload [][]byte, n uin
 			return protection
 		}
 		n -= g.Length
-		if t.scatterPart(m, &src, g.Length) != nil {
-			return protection
+		if v := t.scatterPart(m, &src, g.Length); v != placed {
+			return v
 		}
 	}
 	if n > 0 {
@@ -53,20 +54,25 @@ func (t *turn) scatter(pd *PD, sgl []ci.SGE, off uint64, payload [][]byte, n uin
 }
 
 // scatterPart copies n bytes of the payload to one entry of a scatter list.
-func (t *turn) scatterPart(m mem, src *pieceSource, n uint32) error {
-	if m.takesPieces() {
-		defer t.returnPieces()
-		return m.writePieces(t.take(src, n), n)
+func (t *turn) scatterPart(m mem, src *pieceSource, n uint32) outcome {
+	if !t.prepareLate(m) {
+		return earlier
 	}
+	isBatch := m.isBatch(n)
 	for n > 0 {
 		b := src.next(n)
-		if err := t.write(m, b); err != nil {
-			return err
+		if isBatch {
+			t.addLate(m, b, protection)
+		} else if t.write(m, b) != nil {
+			return protection
 		}
 		m = m.advance(uint64(len(b)))
 		n -= uint32(len(b))
 	}
-	return nil
+	if isBatch {
+		return t.endLate(protection)
+	}
+	return placed
 }
 
 // scatter64 stores the original value of an atomic, in host order.
@@ -91,18 +97,24 @@ func (t *turn) store(key ci.Key, addr uint64, payload [][]byte, n uint32, last b
 
 // storeAt is store for memory that was checked.
 func (t *turn) storeAt(m mem, payload [][]byte, n uint32, last bool) outcome {
-	if len(payload) > 2 && m.takesPieces() {
-		return t.storePieces(m, payload, n, last)
+	if !t.prepareLate(m) {
+		return earlier
 	}
+	isBatch := m.isBatch(n)
 	for _, src := range payload {
 		if uint32(len(src)) > n {
 			src = src[:n]
 		}
 		n -= uint32(len(src))
 		var err error
-		if last && n == 0 {
+		switch {
+		case isBatch && last && n == 0:
+			t.addLast(m, src)
+		case isBatch:
+			t.addLate(m, src, access)
+		case last && n == 0:
 			err = m.writeLast(src)
-		} else {
+		default:
 			err = t.write(m, src)
 		}
 		if err != nil {
@@ -113,34 +125,8 @@ func (t *turn) storeAt(m mem, payload [][]byte, n uint32, last bool) outcome {
 		}
 		m = m.advance(uint64(len(src)))
 	}
-	return placed
-}
-
-// storePieces is store for memory that takes several pieces at once, at least one.
-func (t *turn) storePieces(m mem, payload [][]byte, n uint32, last bool) outcome {
-	list := t.take(&pieceSource{pieces: payload}, n)
-	defer t.returnPieces()
-	var end []byte
-	if last {
-		end = list[len(list)-1]
-		list, n = list[:len(list)-1], n-uint32(len(end))
-	}
-	if m.writePieces(list, n) != nil || m.advance(uint64(n)).writeLast(end) != nil {
-		return access
+	if isBatch {
+		return t.endLate(access)
 	}
 	return placed
 }
-
-// take takes n bytes, which exist, as pieces. The result is valid until the next call, and ends with t.returnPieces.
-func (t *turn) take(s *pieceSource, n uint32) [][]byte {
-	t.pieces = t.pieces[:0]
-	for n > 0 {
-		b := s.next(n)
-		t.pieces = append(t.pieces, b)
-		n -= uint32(len(b))
-	}
-	return t.pieces
-}
-
-// returnPieces ends the use of the result of take, whose bytes may be used again.
-func (t *turn) returnPieces() { clear(t.pieces) }

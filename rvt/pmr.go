@@ -12,7 +12,7 @@ func (d *PD) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterPMR"
 	dev := d.dev
 	switch {
-	case !d.alive():
+	case !d.refs.Alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
 	case !dev.attr.Caps.Has(ci.CapPhysicalMR):
 		return d.UnimplementedPD.RegisterPMR(c)

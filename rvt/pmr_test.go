@@ -99,7 +99,7 @@ func TestRegisterPMR(t *testing.T) {
 		requireStatus(t, ci.ResourceBusy, d.Destroy())
 		r.destroy(m)
 	}
-	require.Zero(t, d.refs.n, "a failure left a reference")
+	require.Zero(t, d.refs.Count(), "a failure left a reference")
 
 	// Ranges in another order form a region in that order.
 	swapped := runs(ranges[1].Addr+4096, 4096, ranges[0].Addr, 4096, ranges[1].Addr+4096, 4096)

@@ -1,9 +1,14 @@
 package rvt
 
 import (
+	"errors"
+
 	"ciddk/ci"
 	"ciddk/clock"
 )
+
+// ErrPortStarted is wrapped by the error of Port.Start for a port that serves an adapter, has served one, or is closed.
+var ErrPortStarted = errors.New("the port was started before, or is closed")
 
 // A Port moves packets between the engine and a link, and represents the link in the verbs. Each port of an HCA has
 // one.
@@ -17,8 +22,8 @@ import (
 // file. Callers look them up with ci.As, which finds them behind wrappers, too: a port that wraps another one has the
 // method Unwrap() any and implements only those interfaces whose behavior it changes.
 type Port interface {
-	// Start connects the port with its adapter. The port delivers nothing before. New calls it once. If Start fails, so
-	// does New.
+	// Start connects the port with its adapter. The port delivers nothing before. New calls it once. A port that was
+	// started before or is closed returns ErrPortStarted. If Start fails, so does New.
 	Start(c PortContext) error
 
 	// Attr returns a snapshot of the port's attributes. New fills in Num, and GUID if it is zero. Link, MTU, MaxMTU and

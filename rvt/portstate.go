@@ -116,7 +116,7 @@ func (p *port) reportKey(t ci.EventType, due *atomic.Int64, k *Packet) {
 	if a.HardwareAgents {
 		return
 	}
-	now, next := int64(p.dev.clock.Now()), due.Load()
+	now, next := int64(p.dev.clock.Elapsed()), due.Load()
 	if now < next || !due.CompareAndSwap(next, now+int64(violationInterval)) {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/clock"
 	"ciddk/wire"
 )
@@ -17,7 +18,7 @@ import (
 // another's turn. The fields below mu, and those of the endpoint that it guards, are the holder's.
 type QP struct {
 	ci.UnimplementedQP
-	refs // multicast attachments
+	refs driver.Refs // multicast attachments
 	endpoint
 	faces struct {
 		send, recv ci.CQ
@@ -102,9 +103,7 @@ func (q *QP) turn(polled bool, pkts []Packet, b *quantum) {
 		q.readInbox(t)
 		t.polled = false
 	}
-	for i := range pkts {
-		q.receive(t, &pkts[i])
-	}
+	q.receiveAll(t, pkts)
 	q.progress(t)
 	if !waits {
 		b.packets -= had.packets - t.left.packets
@@ -222,9 +221,7 @@ func (q *QP) readInbox(t *turn) {
 	if more {
 		q.pending.Store(true)
 	}
-	for i := range list {
-		q.receive(t, &list[i])
-	}
+	q.receiveAll(t, list)
 	if !more {
 		q.inbox.keep(list)
 	}
@@ -253,7 +250,7 @@ func (q *QP) toError(t *turn) {
 	q.req.flushSends(t)
 	q.resp.flushRecvs(t)
 	if q.srq != nil {
-		q.notify.event(ci.EventLastWQE)
+		q.notify.Event(ci.Event{Type: ci.EventLastWQE})
 	}
 }
 
@@ -262,13 +259,24 @@ func (q *QP) fatal() {
 	q.mu.Lock()
 	if st := q.current(); st != ci.QPReset && st != ci.QPError {
 		t := newTurn(&q.endpoint)
-		q.notify.event(ci.EventQPFatal)
+		q.notify.Event(ci.Event{Type: ci.EventQPFatal})
 		q.toError(t)
 		t.finish()
 		t.free()
 		q.pending.Store(true)
 	}
 	q.unlock()
+}
+
+// receiveAll handles packets. The caller holds the token.
+func (q *QP) receiveAll(t *turn, pkts []Packet) {
+	for i := range pkts {
+		if t.mustSettle() {
+			q.resp.settleLate(t)
+		}
+		q.receive(t, &pkts[i])
+	}
+	q.resp.settleLate(t)
 }
 
 // receive handles one packet or train. The caller holds the token.
@@ -338,7 +346,9 @@ func (q *QP) dispatch(t *turn, p *Packet) {
 			q.dev.count.add(DropResponse, 1)
 			return
 		}
-		q.req.answer(t, p)
+		if q.resp.settleLate(t) {
+			q.req.answer(t, p)
+		}
 	}
 }
 
@@ -359,7 +369,7 @@ func (q *QP) expire() {
 func (q *QP) tick() {
 	q.mu.Lock()
 	q.timerAt = 0
-	now := q.dev.clock.Now()
+	now := q.dev.clock.Elapsed()
 	if q.req.rnrAt != 0 && q.req.rnrAt <= now {
 		q.req.rnrAt = 0
 	}
@@ -385,7 +395,7 @@ func (q *QP) tick() {
 	q.mu.Lock()
 	t := newTurn(&q.endpoint)
 	q.readInbox(t)
-	if q.req.isLate(q.dev.clock.Now()) && (caughtUp && q.inbox.isEmpty() || !q.req.postpone(mark)) {
+	if q.req.isLate(q.dev.clock.Elapsed()) && (caughtUp && q.inbox.isEmpty() || !q.req.postpone(mark)) {
 		q.req.retryAt, q.req.lateness = 0, lateness{}
 		q.req.timedOut(t)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/ci/wrrules"
 	"ciddk/wire"
 )
@@ -128,7 +129,7 @@ func (d *PD) checkCaps(verb string, c *ci.QPCreate, clamp bool) error {
 // cqOf returns the CQ behind c, with a reference, or nil. It is of this HCA, and of the process that d is of.
 func (d *PD) cqOf(c ci.CQ) *CQ {
 	q, ok := ci.As[*CQ](c)
-	if !ok || q.dev != d.dev || q.pd.process != d.process || !q.refs.get() {
+	if !ok || q.dev != d.dev || q.pd.process != d.process || !q.refs.Get() {
 		return nil
 	}
 	return q
@@ -142,7 +143,7 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	q.wait.owner = q
 	q.req.endpoint, q.req.host = &q.endpoint, q
 	q.resp.endpoint, q.resp.host = &q.endpoint, q
-	q.notify = notifier{onEvent: c.OnEvent, ctx: c.Context}
+	q.notify = driver.Notifier{OnEvent: c.OnEvent, Context: c.Context}
 	q.faces.send, q.faces.recv, q.faces.srq = c.SendCQ, c.RecvCQ, c.SRQ
 	q.service = services[c.Type]
 	q.timer.Fire = q.expire
@@ -158,18 +159,18 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	if q.sendCQ = d.cqOf(c.SendCQ); q.sendCQ == nil {
 		return nil, handle(verb, ci.InvalidCQHandle, "SendCQ", c.SendCQ)
 	}
-	undo = append(undo, q.sendCQ.refs.put)
+	undo = append(undo, q.sendCQ.refs.Put)
 	if q.recvCQ = d.cqOf(c.RecvCQ); q.recvCQ == nil {
 		return nil, handle(verb, ci.InvalidCQHandle, "RecvCQ", c.RecvCQ)
 	}
-	undo = append(undo, q.recvCQ.refs.put)
+	undo = append(undo, q.recvCQ.refs.Put)
 	if c.SRQ != nil {
 		s, ok := ci.As[*SRQ](c.SRQ)
-		if !ok || s.pd.dev != dev || s.pd.process != d.process || !s.get() {
+		if !ok || s.pd.dev != dev || s.pd.process != d.process || !s.refs.Get() {
 			return nil, handle(verb, ci.InvalidSRQHandle, "SRQ", c.SRQ)
 		}
 		q.srq, q.source = s, s
-		undo = append(undo, s.put)
+		undo = append(undo, s.refs.Put)
 	}
 	if err := d.child(verb, kindQP, dev.attr.MaxQPs); err != nil {
 		return nil, err
@@ -252,7 +253,7 @@ func (q *QP) Num() ci.QPN { return q.num }
 func (q *QP) TimeWait(d time.Duration) {
 	until := int64(0)
 	if d > 0 {
-		until = int64(q.dev.clock.Now() + d)
+		until = int64(q.dev.clock.Elapsed() + d)
 	}
 	q.timeWait.Store(until)
 }
@@ -260,12 +261,12 @@ func (q *QP) TimeWait(d time.Duration) {
 // Destroy frees the QP.
 func (q *QP) Destroy() error {
 	q.pd.process.settle()
-	if err := q.kill("QP.Destroy", ci.InvalidQPHandle); err != nil {
+	if err := q.refs.BeginDestroy("QP.Destroy", ci.InvalidQPHandle); err != nil {
 		return err
 	}
 	q.destroyed.Store(true)
 	if until := q.timeWait.Load(); until != 0 && q.typ != ci.QP0 && q.typ != ci.QP1 {
-		q.dev.qps.retired.add(q.num, q.dev.clock.Now(), time.Duration(until))
+		q.dev.qps.retired.add(q.num, q.dev.clock.Elapsed(), time.Duration(until))
 	}
 	q.dev.qps.remove(q)
 	q.sqMu.Lock() // posts in progress end before the queues do
@@ -278,11 +279,11 @@ func (q *QP) Destroy() error {
 	q.rqMu.Unlock()
 	q.sqMu.Unlock()
 	q.dev.wheel.Cancel(&q.timer)
-	q.notify.close()
-	q.sendCQ.refs.put()
-	q.recvCQ.refs.put()
+	q.notify.Close()
+	q.sendCQ.refs.Put()
+	q.recvCQ.refs.Put()
 	if q.srq != nil {
-		q.srq.put()
+		q.srq.refs.Put()
 	}
 	q.pd.unchild(kindQP)
 	return nil

@@ -61,7 +61,7 @@ func (d *device) number(verb string, q *QP, c ci.QPCreate) error {
 	}
 	for range 1 << 20 {
 		n := d.rand.uint32() & psnMask
-		if n < 2 || n == mcastQPN || d.qps.retired.holds(ci.QPN(n), d.clock.Now()) {
+		if n < 2 || n == mcastQPN || d.qps.retired.holds(ci.QPN(n), d.clock.Elapsed()) {
 			continue
 		}
 		q.num = ci.QPN(n)

@@ -90,7 +90,7 @@ func (q *QP) check(w *ci.SendWR) *ci.Error {
 // hasAV reports whether a datagram can have the address vector.
 func (q *QP) hasAV(av ci.AV) bool {
 	a := q.AV(av)
-	return a != nil && a.pd == q.pd && !a.destroyed.Load()
+	return a != nil && a.pd == q.pd && a.refs.Alive()
 }
 
 // AV implements Resolver. It returns nil for a nil or foreign vector.

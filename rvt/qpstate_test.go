@@ -155,7 +155,7 @@ var modelFields = []field{
 
 // names parses "A B" into fields.
 func names(list string) (f ci.QPField) {
-	for _, n := range strings.Fields(list) {
+	for n := range strings.FieldsSeq(list) {
 		i := slices.IndexFunc(modelFields, func(x field) bool { return x.name == n })
 		f |= modelFields[i].bit
 	}

@@ -52,7 +52,7 @@ func TestPartitionZero(t *testing.T) {
 // TestReservedSyndromes checks that an acknowledgement with a syndrome of a reserved class acknowledges nothing (IBTA
 // volume 1, 9.7.5.2.1), and that the QP goes on.
 func TestReservedSyndromes(t *testing.T) {
-	for syn := 0; syn < 256; syn++ {
+	for syn := range 256 {
 		s := wire.Syndrome(syn)
 		if s.IsACK() || s.IsRNRNAK() || s.IsNAK() {
 			continue

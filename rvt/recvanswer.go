@@ -195,6 +195,6 @@ func (r *responder) sendResponse(t *turn, a *response) bool {
 func (r *responder) readFault(t *turn, a *response) {
 	r.dev.count.add(CountInvalidNak, 1)
 	r.sendAck(t, wire.NAKRemoteAccess, a.psn)
-	r.notify.event(ci.EventWQAccessError)
+	r.notify.Event(ci.Event{Type: ci.EventWQAccessError})
 	r.host.toError(t)
 }

@@ -50,11 +50,15 @@ func (r *responder) receiveDatagram(t *turn, p *Packet) {
 	v := placed
 	if p.GRH != nil {
 		t.grh[0] = p.GRH
-		v = t.scatter(r.recvPD(), r.rw.SGL, 0, t.grh[:], uint32(len(p.GRH)))
+		v = r.scatterLate(t, 0, t.grh[:], uint32(len(p.GRH)), false)
 		t.grh[0] = nil
 	}
 	if v == placed {
-		v = t.scatter(r.recvPD(), r.rw.SGL, grhSize, p.Payload, p.Len)
+		v = r.scatterLate(t, grhSize, p.Payload, p.Len, false)
+	}
+	if v == earlier {
+		r.unwind(t)
+		return
 	}
 	if v != placed {
 		r.localRecvError(t, v)

@@ -8,7 +8,7 @@ func (r *responder) gap() {
 		return
 	}
 	r.silent = true
-	if now := r.dev.clock.Now(); !r.naks.allow(now) {
+	if now := r.dev.clock.Elapsed(); !r.naks.allow(now) {
 		r.dev.count.add(CountNakDelayed, 1)
 		r.gapAt = now + nakPatience
 		return
@@ -20,7 +20,7 @@ func (r *responder) gap() {
 // refilling extends the time of a gap: a duplicate shows that the requester is retransmitting already.
 func (r *responder) refilling() {
 	if r.gapAt != 0 {
-		r.gapAt = r.dev.clock.Now() + nakPatience
+		r.gapAt = r.dev.clock.Elapsed() + nakPatience
 	}
 }
 

@@ -36,8 +36,12 @@ type progress struct {
 func (r *responder) messageRC(t *turn, p *Packet) outcome {
 	before := r.progress
 	v := r.message(t, p)
+	if v == earlier {
+		return v
+	}
 	if v != placed && p.N > 1 {
 		r.progress = before
+		t.late.atOnce = true
 		for v = placed; v == placed && p.N > 1; p.trim(1) {
 			first := *p
 			first.head(1)
@@ -48,6 +52,7 @@ func (r *responder) messageRC(t *turn, p *Packet) outcome {
 		if v == placed {
 			v = r.message(t, p)
 		}
+		t.late.atOnce = false
 	}
 	if v != placed && v != notInvalidated {
 		return v
@@ -77,7 +82,7 @@ func (r *responder) messageSend(t *turn, p *Packet) outcome {
 		}
 		r.off = 0
 	}
-	if v := t.scatter(r.recvPD(), r.rw.SGL, r.off, p.Payload, p.Len); v != placed {
+	if v := r.scatterLate(t, r.off, p.Payload, p.Len, p.N > 1); v != placed {
 		return v
 	}
 	r.off += uint64(p.Len)
@@ -132,7 +137,7 @@ func (r *responder) messageWrite(t *turn, p *Packet) outcome {
 		}
 	}
 	if p.Len > 0 {
-		if v := t.store(r.rkey, r.va, p.Payload, p.Len, p.End); v != placed {
+		if v := r.storeLate(t, p); v != placed {
 			return v
 		}
 	}

@@ -28,6 +28,8 @@ func (r *responder) requestUC(t *turn, p *Packet) {
 	}
 	r.in, r.skip = false, !p.End
 	switch v {
+	case earlier:
+		r.unwind(t)
 	case notReady:
 		r.dev.count.add(DropNoRecv, 1)
 	case tooLong, invalid:

@@ -31,6 +31,7 @@ type requester struct {
 	rnrRetries       uint8
 	retried          sequenceErrors
 	drainEvent       bool
+	copies           bool // the last data had to be copied
 	retryAt          time.Duration
 	lateness
 	rnrAt time.Duration // when the request at una that got an RNR NAK is sent again; 0: none waits
@@ -68,6 +69,9 @@ func (r *requester) transmit(t *turn) {
 		if t.left.isSpent() {
 			t.more = true
 			break
+		}
+		if r.copies && t.ahead.isUsed() {
+			r.readAhead(t, r.next)
 		}
 		e := r.at(r.next)
 		if e.done { // a local operation, seen again after a rewind

@@ -66,7 +66,7 @@ func TestRequesterSends(t *testing.T) {
 	assert.Equal(t, x.buf[:3000], p.Payload[0])
 	assert.Equal(t, ci.QPN(8), p.DestQP)
 	assert.Equal(t, x.e.route, p.Route)
-	assert.Equal(t, x.clock.Now()+timeout(14), x.r.nextDeadline())
+	assert.Equal(t, x.clock.Elapsed()+timeout(14), x.r.nextDeadline())
 
 	x.ack(1, wire.ACK(0))
 	assert.Empty(t, x.poll(), "the last packet is not acknowledged")
@@ -159,7 +159,7 @@ func TestRequesterRNR(t *testing.T) {
 	for range x.e.attr.RNRRetry {
 		x.ack(0, wire.RNRNAK(5))
 		assert.Empty(t, x.takeSent())
-		assert.Equal(t, x.clock.Now()+wire.RNRTimer(5), x.r.nextDeadline())
+		assert.Equal(t, x.clock.Elapsed()+wire.RNRTimer(5), x.r.nextDeadline())
 		x.r.rnrAt = 0
 		x.run(x.r.transmit)
 		assert.Equal(t, first, x.oneSent())

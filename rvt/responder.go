@@ -46,7 +46,7 @@ func (r *responder) establish() {
 	if !r.established {
 		r.established = true
 		if r.current() == ci.QPRTR {
-			r.notify.event(ci.EventQPComm)
+			r.notify.Event(ci.Event{Type: ci.EventQPComm})
 		}
 	}
 }
@@ -82,6 +82,13 @@ func (r *responder) request(t *turn, p *Packet) {
 
 // conclude acknowledges a request or rejects it, by its outcome.
 func (r *responder) conclude(t *turn, p *Packet, v outcome) {
+	if v == earlier {
+		r.unwind(t)
+		return
+	}
+	if v != placed && !r.settleLate(t) {
+		return
+	}
 	switch v {
 	case placed:
 		r.heard(p.N)
@@ -127,16 +134,60 @@ func (r *responder) refuse(t *turn, syn wire.Syndrome, st ci.WCStatus, event ci.
 	}
 	r.respond(t)
 	if event != 0 { // after the NAK: the consumer may disconnect, and the peer learns of its failed request first
-		r.notify.event(event)
+		r.notify.Event(ci.Event{Type: event})
+	}
+}
+
+// settleLate executes the late stores of the packets before. If one fails, its packet fails, and those behind it have
+// not been received.
+func (r *responder) settleLate(t *turn) bool {
+	if t.settle() {
+		return true
+	}
+	r.unwind(t)
+	return false
+}
+
+// unwind goes back to the packet of the store that has failed. Receives that later messages have taken are flushed, as
+// the QP is in Error.
+func (r *responder) unwind(t *turn) {
+	f := t.late.failed
+	list := t.wcs[f.wcs:t.nwcs]
+	for i := range list {
+		list[i].wc.Status, list[i].solicited = ci.WCFlushErr, true
+	}
+	has := f.owns && len(list) > 0 // else the receive of the packet's message is the one in progress, if it has one
+	if has {
+		if list[0].wc.Status = ci.WCLocalProtErr; f.fails == access {
+			list[0].wc.Status = ci.WCLocalAccessErr
+		}
+	}
+	if r.have && (has || !f.owns) {
+		r.recvError(t, ci.WCFlushErr)
+	}
+	r.psn, r.msn = f.psn, f.msn
+	switch {
+	case r.service == wire.RC && has && f.fails == access: // the completion reports the violation, and no event
+		r.refuse(t, wire.NAKRemoteAccess, ci.WCLocalAccessErr, 0)
+	case r.service == wire.RC:
+		r.conclude(t, nil, f.fails)
+	case r.have:
+		r.localRecvError(t, f.fails)
+	default:
+		r.host.toError(t)
 	}
 }
 
 // execute executes the expected request, or as much of a train as possible, and moves the expected PSN over what is
 // done.
 func (r *responder) execute(t *turn, p *Packet) outcome {
-	switch p.Op {
-	case wire.OpSend, wire.OpWrite:
+	if p.Op == wire.OpSend || p.Op == wire.OpWrite {
 		return r.messageRC(t, p)
+	}
+	if !t.settle() {
+		return earlier
+	}
+	switch p.Op {
 	case wire.OpReadRequest:
 		return r.acceptRead(t, p)
 	default:

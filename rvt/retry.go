@@ -20,7 +20,7 @@ func (r *requester) isLate(now time.Duration) bool { return r.retryAt != 0 && r.
 // enough. A transport timer may take up to four times the timeout (IBTA volume 1, 9.7.6.1.3), and a peer that floods
 // the port must not stop it.
 func (r *requester) postpone(mark uint64) bool {
-	interval, now := r.retryInterval(), r.dev.clock.Now()
+	interval, now := r.retryInterval(), r.dev.clock.Elapsed()
 	if r.lateAt == 0 {
 		r.lateAt = now
 	}
@@ -56,7 +56,7 @@ func (r *requester) retryDeadline() time.Duration {
 }
 
 // deadline returns the time d from now.
-func (r *requester) deadline(d time.Duration) time.Duration { return r.dev.clock.Now() + d }
+func (r *requester) deadline(d time.Duration) time.Duration { return r.dev.clock.Elapsed() + d }
 
 // timeout returns 4.096 us * 2^t.
 func timeout(t ci.TimeExp) time.Duration { return 4096 * time.Nanosecond << t }
@@ -108,7 +108,7 @@ func (r *requester) sequenceNAK(t *turn) {
 	if r.retried.nak {
 		return // the gap is being filled
 	}
-	if now := r.dev.clock.Now(); !r.naks.allow(now) {
+	if now := r.dev.clock.Elapsed(); !r.naks.allow(now) {
 		r.dev.count.add(CountNakDelayed, 1)
 		r.retried.nak, r.nakAt = true, now+nakPatience
 		return

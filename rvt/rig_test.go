@@ -173,6 +173,8 @@ type wireLink struct {
 	ports []*linkPort
 	hints Hints
 	mtu   ci.MTU
+	// together: what one Send has for a port is delivered at once.
+	together bool
 	// mangle, if not nil, returns how often a packet is delivered. Trains are split for it.
 	mangle func(p *Packet) int
 	sim    *sim // if not nil, packets are queued there
@@ -219,6 +221,7 @@ func (p *linkPort) Route(av *ci.AVAttr, _ Flow) (Route, error) {
 func (p *linkPort) Hints() Hints { return p.link.hints }
 func (p *linkPort) Close() error { return nil }
 func (p *linkPort) Send(pkts []Packet) {
+	var same []Packet
 	for i := range pkts {
 		pk := pkts[i]
 		dlid := pk.Route.(*linkRoute).lid
@@ -235,6 +238,14 @@ func (p *linkPort) Send(pkts []Packet) {
 		}
 		if p.link.sim != nil {
 			p.link.sim.add(p.lid, to, &pk)
+			continue
+		}
+		if p.link.together {
+			same = append(same, pk)
+			if i+1 == len(pkts) || pkts[i+1].Route != pkts[i].Route {
+				to.rx.Deliver(same, false, false)
+				same = same[:0]
+			}
 			continue
 		}
 		if p.link.mangle == nil {

@@ -35,7 +35,7 @@ func (r *requester) checkDrained() {
 	}
 	r.setState(ci.QPSQD)
 	if r.drainEvent {
-		r.notify.event(ci.EventSQDrained)
+		r.notify.Event(ci.Event{Type: ci.EventSQDrained})
 	}
 }
 

@@ -14,6 +14,9 @@ func (r *requester) transmitDatagrams(t *turn) {
 			t.more = true
 			break
 		}
+		if r.copies && t.ahead.isUsed() {
+			r.readAhead(t, r.head)
+		}
 		t.left.spend(1, uint32(min(r.at(r.head).w.Length, uint64(r.mtu))))
 		e := r.at(r.head)
 		if st := r.sendDatagram(t, e); st != ci.WCSuccess {

@@ -18,7 +18,7 @@ func (r *requester) sendError(t *turn, st ci.WCStatus) {
 		return
 	}
 	r.setState(ci.QPSQError)
-	r.notify.event(ci.EventSQError)
+	r.notify.Event(ci.Event{Type: ci.EventSQError})
 	r.flushSends(t)
 }
 

@@ -94,6 +94,7 @@ func (r *requester) fill(t *turn, e *sendEntry, off uint64, n uint32) (*Packet, 
 		first, copied := t.nsegs, t.nbuf
 		if r.gather(t, e, off, size) {
 			t.flat = false
+			r.copies = r.copies || t.nbuf > copied
 			p.Payload, p.Len = t.segs[first:t.nsegs], size
 			return p, n
 		}

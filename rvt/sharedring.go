@@ -53,7 +53,7 @@ type SharedCompletionRing interface {
 // ResizedRing is a queue that can move to another place of the shared memory. The process does not use the queue while
 // it moves.
 type ResizedRing interface {
-	// ResizeShared is Resize, and answers ub with the new place.
+	// ResizeShared does what Resize does, and writes the place of the new queue to ub.
 	ResizeShared(size int, ub *ci.UserBuffer) error
 }
 

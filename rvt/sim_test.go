@@ -132,13 +132,13 @@ func (s *sim) pump() {
 // run pumps and advances time until done returns true, at most for the given virtual time.
 func (s *sim) run(t testing.TB, limit time.Duration, done func() bool) {
 	t.Helper()
-	end := s.clock.Now() + limit
+	end := s.clock.Elapsed() + limit
 	for {
 		s.pump()
 		if done() {
 			return
 		}
-		require.Less(t, s.clock.Now(), end, "not done in %v of virtual time", limit)
+		require.Less(t, s.clock.Elapsed(), end, "not done in %v of virtual time", limit)
 		if !s.clock.Step() {
 			s.mu.Lock()
 			stuck := len(s.late) == 0

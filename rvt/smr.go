@@ -8,13 +8,13 @@ func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 	const verb = "PD.RegisterSMR"
 	dev := d.dev
 	switch {
-	case !d.alive():
+	case !d.refs.Alive():
 		return nil, fail(verb, ci.InvalidPDHandle)
 	case !dev.attr.Caps.Has(ci.CapSharedMR):
 		return d.UnimplementedPD.RegisterSMR(src, iova, access)
 	}
 	s, ok := ci.As[*MR](src)
-	if !ok || s.dev != dev || s.process != d.process || !s.alive() {
+	if !ok || s.dev != dev || s.process != d.process || !s.refs.Alive() {
 		return nil, handle(verb, ci.InvalidMRHandle, "src", src)
 	}
 	if s.maxPages != 0 {
@@ -29,7 +29,7 @@ func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 	}
 	m, err := d.newMR(verb, p, access, s, 0)
 	if err != nil {
-		s.put()
+		s.refs.Put()
 	}
 	return m, err
 }
@@ -38,7 +38,7 @@ func (d *PD) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error
 func (m *MR) share(verb string, iova uint64) (*place, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead {
+	if !m.refs.Alive() {
 		return nil, fail(verb, ci.InvalidMRHandle)
 	}
 	g := m.slot.now.Load()
@@ -51,9 +51,9 @@ func (m *MR) share(verb string, iova uint64) (*place, error) {
 		}
 	}
 	for _, d := range p.dmas { // cannot fail: g has one
-		d.get()
+		d.refs.Get()
 		d.enter()
 	}
-	m.n++
+	m.refs.Get() // cannot fail: Destroy needs mu
 	return p, nil
 }

@@ -5,12 +5,13 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 // SRQ is a shared receive queue.
 type SRQ struct {
-	refs
-	notify    notifier
+	refs      driver.Refs
+	notify    driver.Notifier
 	pd        *PD
 	destroyed atomic.Bool
 	postMu    sync.Mutex
@@ -50,7 +51,7 @@ func (d *PD) CreateSRQ(c ci.SRQCreate) (ci.SRQ, error) {
 		return nil, failErr(verb, ci.InsufficientResources, err)
 	}
 	s := &SRQ{pd: d, ring: ring, bytes: bytes, maxSGE: c.MaxSGE, limit: c.Limit}
-	s.notify = notifier{onEvent: c.OnEvent, ctx: c.Context}
+	s.notify = driver.Notifier{OnEvent: c.OnEvent, Context: c.Context}
 	return s, nil
 }
 
@@ -142,11 +143,11 @@ func (s *SRQ) Modify(set ci.SRQField, attr ci.SRQAttr) error {
 
 // Destroy frees the queue. Buffers that are still posted never complete.
 func (s *SRQ) Destroy() error {
-	if err := s.kill("SRQ.Destroy", ci.InvalidSRQHandle); err != nil {
+	if err := s.refs.BeginDestroy("SRQ.Destroy", ci.InvalidSRQHandle); err != nil {
 		return err
 	}
 	s.destroyed.Store(true)
-	s.notify.close()
+	s.notify.Close()
 	s.postMu.Lock()
 	s.mu.Lock()
 	freeRing(s.ring)
@@ -173,6 +174,6 @@ func (s *SRQ) Next(w *RecvWork) bool {
 func (s *SRQ) checkLimit() {
 	if s.limit > 0 && s.ring.Len() < s.limit {
 		s.limit = 0
-		s.notify.event(ci.EventSRQLimit)
+		s.notify.Event(ci.Event{Type: ci.EventSRQLimit})
 	}
 }

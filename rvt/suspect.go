@@ -24,7 +24,7 @@ type Suspicion struct {
 	Packets uint64
 	// Counters are the QP's, at the time of the report.
 	Counters QPCounters
-	// Lost is how many reports of the HCA were lost before this one.
+	// Lost is the number of reports of the HCA that were lost before this one.
 	Lost uint64
 }
 

@@ -27,7 +27,8 @@ type turn struct {
 	buf       []byte // copies of what cannot be addressed directly
 	holds     holds
 	targets   [4][]byte // of write
-	pieces    [][]byte  // of take
+	ahead     ahead
+	late      late
 	word      []byte
 	grh       [1][]byte
 	wordSeg   [][]byte
@@ -83,6 +84,7 @@ func (t *turn) send() {
 		clear(t.segs[:t.nsegs])
 	}
 	t.npkts, t.nsegs, t.nbuf = 0, 0, 0
+	t.ahead.drop()
 	t.holds.release()
 	t.retire() // not before: inline data is sent from the ring itself
 }
@@ -117,9 +119,12 @@ func (t *turn) view(m mem, n uint32) bool {
 			return true
 		}
 	}
-	if t.buf == nil {
-		t.buf = make([]byte, batchBuffer)
+	if b := t.ahead.take(m, n); b != nil {
+		t.segs[t.nsegs] = b
+		t.nsegs++
+		return true
 	}
+	t.makeBuffer()
 	if t.nbuf+int(n) > len(t.buf) {
 		return false
 	}
@@ -131,6 +136,13 @@ func (t *turn) view(m mem, n uint32) bool {
 	t.segs[t.nsegs] = b
 	t.nsegs++
 	return true
+}
+
+// makeBuffer makes the buffer for copies.
+func (t *turn) makeBuffer() {
+	if t.buf == nil {
+		t.buf = make([]byte, batchBuffer)
+	}
 }
 
 // slices appends views of n bytes to the segments of the batch and returns them all, without a copy. It reports false
@@ -168,7 +180,7 @@ func (t *turn) complete(cq *CQ, solicited bool) *ci.WC {
 	t.nwcs++
 	p.cq, p.solicited = cq, solicited
 	p.wc = ci.WC{}
-	p.wc.QPN, p.wc.Context = t.num, t.notify.ctx
+	p.wc.QPN, p.wc.Context = t.num, t.notify.Context
 	return &p.wc
 }
 

@@ -81,65 +81,6 @@ func TestTableReaders(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNotifierOrder checks that events are delivered in order, one callback at a time, and that completions are
-// combined.
-func TestNotifierOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var got []ci.EventType
-		gate := make(chan struct{})
-		completions := 0
-		n := &notifier{ctx: 5, onEvent: func(e ci.Event) {
-			require.Equal(t, 5, e.Context)
-			<-gate
-			got = append(got, e.Type)
-		}, onDue: func(arg any) { require.Equal(t, 5, arg); completions++ }}
-		for i := range 10 {
-			n.event(ci.EventType(i))
-		}
-		synctest.Wait()
-		require.Empty(t, got)
-		for range 5 {
-			n.completion()
-		}
-		close(gate)
-		synctest.Wait()
-		require.Equal(t, []ci.EventType{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, got)
-		require.Equal(t, 1, completions)
-		n.close()
-		n.event(1)
-		n.completion()
-		synctest.Wait()
-		require.Len(t, got, 10)
-		require.Equal(t, 1, completions)
-		n.close()
-	})
-}
-
-// TestNotifierClose waits for the running callback and drops waiting ones.
-func TestNotifierClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate := make(chan struct{})
-		ran := 0
-		n := &notifier{onEvent: func(ci.Event) { ran++; <-gate }}
-		n.event(1)
-		n.event(2)
-		synctest.Wait()
-		closed := false
-		go func() { n.close(); closed = true }()
-		synctest.Wait()
-		require.False(t, closed)
-		close(gate)
-		synctest.Wait()
-		require.True(t, closed)
-		require.Equal(t, 1, ran)
-	})
-	var none notifier // without callbacks nothing runs
-	none.event(1)
-	none.completion()
-	require.False(t, none.queued)
-	none.close()
-}
-
 // TestEventHandlers checks that each listener receives each event with its own context, and none after its removal.
 func TestEventHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,14 +4,15 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 // UserCA is an open CA as one client process uses it. It implements ci.UserCA.
 type UserCA struct {
 	ci.UnimplementedUserCA
-	refs
-	ca  *CA
-	ctx UserContext
+	refs driver.Refs
+	ca   *CA
+	ctx  UserContext
 
 	restMu  sync.Mutex
 	resting map[settler]struct{} // QPs whose last turn left work
@@ -27,12 +28,12 @@ func (c *CA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 		return nil, failf(verb, ci.InvalidParameter, "the process is nil")
 	case ub == nil:
 		return nil, failf(verb, ci.InvalidParameter, "the UserBuffer is nil")
-	case !c.get():
+	case !c.refs.Get():
 		return nil, fail(verb, ci.InvalidCAHandle)
 	}
 	ctx, err := c.hca.cfg.Ops.OpenUser(p, ub)
 	if err != nil {
-		c.put()
+		c.refs.Put()
 		if s := ci.StatusOf(err); s != ci.UnknownError {
 			return nil, failErr(verb, s, err)
 		}
@@ -45,12 +46,12 @@ func (c *CA) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 // Destroy closes the context. Status: InvalidCAHandle (closed already), ResourceBusy (a PD of the process exists).
 // [SAS-2.4-15]
 func (u *UserCA) Destroy() error {
-	if err := u.kill("UserCA.Destroy", ci.InvalidCAHandle); err != nil {
+	if err := u.refs.BeginDestroy("UserCA.Destroy", ci.InvalidCAHandle); err != nil {
 		return err
 	}
 	u.ctx.Close()
 	u.ca.hca.drop(kindUser)
-	u.ca.put()
+	u.ca.refs.Put()
 	return nil
 }
 
@@ -68,7 +69,7 @@ func (u *UserCA) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
 
 // VendorCall executes an operation that is private to the vendor.
 func (u *UserCA) VendorCall(op *ci.VendorOp, ub *ci.UserBuffer, objects ...ci.Object) error {
-	if !u.alive() {
+	if !u.refs.Alive() {
 		return fail("UserCA.VendorCall", ci.InvalidCAHandle)
 	}
 	if err := u.ca.VendorCall(op, objects...); err != nil {

@@ -173,7 +173,7 @@ func TestVectorKeepsCallbacksOfOneCQInOrder(t *testing.T) {
 		r := newVectorRig(t, 1)
 		r.complete(0)
 		require.Equal(t, []int{0}, r.callbacks())
-		r.cqs[0].notify.event(ci.EventCQError)
+		r.cqs[0].notify.Event(ci.Event{Type: ci.EventCQError})
 		require.Empty(t, r.callbacks())
 		close(r.ends[0])
 		r.ends[0] = nil

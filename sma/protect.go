@@ -91,7 +91,7 @@ func (l *leases) start(port uint8, d time.Duration) {
 		t = &lease{}
 		l.timers[port] = t
 	}
-	t.on, t.until = true, l.clock.Now()+d
+	t.on, t.until = true, l.clock.Elapsed()+d
 	l.running.Add(1)
 	if t.timer == nil {
 		t.timer = l.clock.AfterFunc(d, func() { l.expire(port, t) })
@@ -116,7 +116,7 @@ func (l *leases) stop(port uint8) {
 
 func (l *leases) expire(port uint8, t *lease) {
 	l.mu.Lock()
-	if !t.on || l.closed || l.clock.Now() < t.until {
+	if !t.on || l.closed || l.clock.Elapsed() < t.until {
 		l.mu.Unlock()
 		return
 	}

@@ -117,7 +117,7 @@ func (a *Agent) Trap(port uint8, n *mad.Notice) {
 	}
 	x.tid = t.tid
 	t.tid++
-	x.at = t.clock.Now() + interval(&to)
+	x.at = t.clock.Elapsed() + interval(&to)
 	t.list = append(t.list, x)
 	t.arm()
 	t.mu.Unlock()
@@ -157,7 +157,7 @@ func (t *traps) arm() {
 	for i := range t.list {
 		next = min(next, t.list[i].at)
 	}
-	d := max(next-t.clock.Now(), 0)
+	d := max(next-t.clock.Elapsed(), 0)
 	t.set = true
 	if t.timer == nil {
 		t.timer = t.clock.AfterFunc(d, t.repeat)
@@ -174,7 +174,7 @@ func (t *traps) repeat() {
 		t.mu.Unlock()
 		return
 	}
-	now := t.clock.Now()
+	now := t.clock.Elapsed()
 	var due []trap
 	var addresses []Manager
 	kept := t.list[:0]

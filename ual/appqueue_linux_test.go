@@ -189,7 +189,7 @@ func unmapsQueues(path string) error {
 	cq, _ := ci.UserHandle[*appQueue](p.cq)
 	send, ok := ci.UserHandle[*appQueue](p.a)
 	if !ok {
-		return fmt.Errorf("a QP without a queue of the library")
+		return errors.New("a QP without a queue of the library")
 	}
 	// The driver has completions to deliver, and the queue for them disappears.
 	if err := p.post(p.a, ringDepth-1, 2); err != nil {

@@ -2,6 +2,7 @@ package ual
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -274,7 +275,7 @@ func (c *CA) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
 	h := &handler{ca: c, fn: fn, ctx: arg}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.handlers = append(c.handlers[:len(c.handlers):len(c.handlers)], h)
+	c.handlers = append(slices.Clip(c.handlers), h)
 	return h, nil
 }
 

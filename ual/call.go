@@ -120,7 +120,7 @@ func (c *Client) register(cmd schema.Command, x *call) error {
 	c.calls[slot] = x
 	x.id = (x.id>>32+1)<<32 | uint64(slot)
 	x.body, x.cmd, x.late = nil, cmd, false
-	x.since = c.clock.Now()
+	x.since = c.clock.Elapsed()
 	c.watch(c.limit)
 	return nil
 }

@@ -53,7 +53,7 @@ func (c *Client) check() {
 	if oldest == nil {
 		return
 	}
-	left := oldest.since + c.limit - c.clock.Now()
+	left := oldest.since + c.limit - c.clock.Elapsed()
 	switch {
 	case left > 0:
 		c.watch(left)

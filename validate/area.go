@@ -13,13 +13,15 @@ import (
 //
 //	var sends = &validate.Area{Feature: validate.FeatureRC}
 //
-//	var CIPostSend01 = sends.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55)",
+//	var ciPostSend01 = sends.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55)",
 //		"A full queue rejects the next request with InsufficientResources.")
 //
-//	var _ = sends.Add("rc.send.full", "post to a full send queue", sendFull, CIPostSend01, req.SAS2_1_23)
+//	var _ = sends.Add("rc.send.full", "post to a full send queue", func(t *validate.T) {
+//		…
+//	}, ciPostSend01, req.SAS2_1_23)
 //
 // The variable of a requirement has the requirement's id as its name. Dashes are left out, and an underscore stands for
-// a dot and between two numbers.
+// a dot and between two numbers. A requirement that one case names is declared in the case.
 //
 // Cases keep the order of their declarations in a file, as long as each requirement is declared above its cases. An
 // Area is complete when the variables of its package have been initialized. Before that it is not safe for concurrent
@@ -33,7 +35,8 @@ type Area struct {
 	Feature Feature
 	Needs   Needs
 
-	of           *Area // of a view (Of, Needing): the area that collects; nil: this one
+	of           *Area // of a view (Of, Needing, With): the area that collects; nil: this one
+	like         Case  // of a view (With): what Add begins with
 	requirements []*req.Requirement
 	cases        []Case
 }
@@ -72,10 +75,19 @@ func (a *Area) Needing(n Needs) *Area {
 	return &v
 }
 
-// Add declares a case with the feature and the needs of the area. Requirements are those of Case, which declares a case
-// that has more to say.
+// With returns a view of the area in which Add declares cases with what else c says, such as a time limit.
+func (a *Area) With(c Case) *Area {
+	v := *a
+	v.of, v.like = a.collector(), c
+	return &v
+}
+
+// Add declares a case with the feature and the needs of the area. Requirements are those of Case.
 func (a *Area) Add(id, title string, run func(*T), proves *req.Requirement, touches ...*req.Requirement) Case {
-	return a.Case(Case{ID: id, Title: title, Feature: a.Feature, Needs: a.Needs, Run: run}, proves, touches...)
+	c := a.like
+	c.ID, c.Title, c.Run = id, title, run
+	c.Feature, c.Needs = a.Feature, a.Needs
+	return a.Case(c, proves, touches...)
 }
 
 func (a *Area) scope() req.Scope { return cmp.Or(a.Scope, req.Driver) }

@@ -30,8 +30,11 @@ type Case struct {
 	// TestsSetup is true if the set-up of the case is part of what it tests. Failures of the set-up then count like
 	// others.
 	TestsSetup bool
-	Spoils     bool // leaves the target unfit for other cases, such as with a port down: it is not kept (Driver.Keep)
-	Run        func(*T)
+	// Final is true if what fails need not fail again: it depends on how goroutines run, or the case has repeated it. A
+	// failure that neither the link nor the machine explains then fails the case without a second attempt.
+	Final  bool
+	Spoils bool // leaves the target unfit for other cases, such as with a port down: it is not kept (Driver.Keep)
+	Run    func(*T)
 }
 
 // NewCase returns a case that proves the first requirement and touches the others. It is for suites that name
@@ -178,7 +181,7 @@ func CapNames(c ci.Caps) string { return strings.Join(CapList(c), ", ") }
 // CapList returns the names of the set bits, lowest first.
 func CapList(c ci.Caps) []string {
 	var out []string
-	for i := 0; i < 64; i++ {
+	for i := range 64 {
 		if c&(1<<i) == 0 {
 			continue
 		}

@@ -2,24 +2,25 @@ package validate
 
 import "time"
 
-// cpuTime is the processor time of all threads of this process.
+// cpuTime is the processor time of all threads of a process.
 type cpuTime struct {
 	run  time.Duration // on a processor
 	wait time.Duration // runnable, without a processor
 }
 
-// cpuMeter measures how long the threads of this process were runnable without a processor. A timer does not measure
+// cpuMeter measures how long the threads of a process were runnable without a processor. A timer does not measure
 // that: on a busy machine the scheduler runs a thread that wakes up briefly at once, but a thread with much to do late.
 type cpuMeter struct {
+	pid   int // 0: this process
 	begin time.Time
 	first cpuTime
 	ok    bool
 }
 
-// startCPUMeter starts a measurement.
-func startCPUMeter() cpuMeter {
-	first, ok := readCPUTime()
-	return cpuMeter{begin: time.Now(), first: first, ok: ok}
+// startCPUMeter starts a measurement of a process. 0 stands for this one.
+func startCPUMeter(pid int) cpuMeter {
+	first, ok := readCPUTime(pid)
+	return cpuMeter{pid: pid, begin: time.Now(), first: first, ok: ok}
 }
 
 // read adds the measurement since the start to the conditions of an attempt.
@@ -28,7 +29,7 @@ func (c cpuMeter) read(out *Conditions) {
 	if !c.ok || elapsed <= 0 {
 		return
 	}
-	last, ok := readCPUTime()
+	last, ok := readCPUTime(c.pid)
 	if !ok {
 		return
 	}

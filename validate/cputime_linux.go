@@ -4,14 +4,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 )
 
-// readCPUTime returns the sums of what the kernel's scheduler counts for each thread of this process: nanoseconds on a
+// readCPUTime returns the sums of what the kernel's scheduler counts for each thread of a process: nanoseconds on a
 // processor and nanoseconds runnable without one (/proc/PID/task/TID/schedstat). It returns false if the kernel does
 // not count.
-func readCPUTime() (cpuTime, bool) {
-	files, err := filepath.Glob("/proc/self/task/*/schedstat")
+func readCPUTime(pid int) (cpuTime, bool) {
+	dir := "self"
+	if pid != 0 {
+		dir = strconv.Itoa(pid)
+	}
+	files, err := filepath.Glob("/proc/" + dir + "/task/*/schedstat")
 	if err != nil || len(files) == 0 {
 		return cpuTime{}, false
 	}

@@ -22,27 +22,23 @@
 //
 //	var sends = area() // in suite.go: &validate.Area{Scope: req.Driver, Complete: complete}
 //
-//	var CIPostSend01 = sends.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55)",
+//	var ciPostSend01 = sends.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55)",
 //		"A full queue rejects the next request with InsufficientResources.")
 //
-//	var _ = sends.Case(validate.Case{ID: "rc.send.full", Title: "post to a full send queue", Run: sendFull},
-//		CIPostSend01, req.SAS2_1_23)
-//
-//	func sendFull(t *validate.T) {
+//	var _ = sends.Add("rc.send.full", "post to a full send queue", func(t *validate.T) {
 //		p := kit.RC(t, kit.Depth(4))            // opened, registered, connected, and cleaned up afterwards
 //		n, err := p.A.QP.PostSend(p.A.SendWRs(5))
 //		kit.Want(t, err, "PostSend of 5 to a queue of 4", ci.InsufficientResources)
 //		kit.Equal(t, "requests accepted", n, 4)
 //		p.A.CQ.Wait(4)
-//	}
+//	}, ciPostSend01, req.SAS2_1_23)
 //
-// A file holds one area. Each requirement stands above its cases, and each case above its function. The suite joins the
-// areas:
+// A file holds one area. Each requirement stands above its cases. The suite joins the areas:
 //
 //	func Suite() validate.Suite { return validate.NewSuite("ci", sends, receives) }
 //
 // The mutants of a suite are in a package of their own below it, such as suite/cmsuite/cmmutants, in files with the
-// names of the areas. They name the same requirement values. Only programs with a self test import them.
+// names of the areas. They name requirements by id. Only programs with a self test import them.
 //
 // All suites of the kit have this form. NewCase and req.Scope.Must name requirements by id instead.
 //
@@ -109,7 +105,7 @@
 // a driver can read the nonce from memory, write events with it, and change the certifier's code or the bytes that a
 // case compares. The report identifies what was certified by the hash of the binary. Where a driver is not trusted,
 // build that binary from sources you have read, or certify through a process boundary (package
-// cmd/ddk-validate/through, --through user), so that the cases run outside the driver's process. Such a driver cannot
+// validate/through, --through user), so that the cases run outside the driver's process. Such a driver cannot
 // forge results. If its process ends, Target.Exited reports it, and the end is charged to the running case.
 //
 // Windows has no process groups, so children of a driver survive. Systems without inherited files (js, wasip1, plan9)
@@ -130,6 +126,7 @@
 //     ran the goroutine 50 ms late at least once, or if the threads waited for 50 ms;
 //   - DoubtTime, if the goroutine waited for at least half of the attempt's time, if the threads waited that long while
 //     they ran for less than half of the time, or if the probe lost packets;
+//   - DoubtNetwork, a wrong answer of a peer that the certifier does not drive, if the probe lost packets;
 //   - a hang, as DoubtTime but without the probe;
 //   - T.Inconclusive always, since the case has evidence of its own.
 //

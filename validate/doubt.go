@@ -21,6 +21,9 @@ const (
 	// excused if the machine was too busy, or if the link was seen to lose packets, which retransmission delays. That
 	// the link might have lost a packet is not enough.
 	DoubtTime Doubt = "time"
+	// DoubtNetwork marks a wrong answer over a network that is not the certifier's own. It is excused if the network
+	// was seen to lose packets: the answer may be to fewer packets than were sent.
+	DoubtNetwork Doubt = "network"
 )
 
 // Inconclusive ends the case without a verdict, because the case has evidence that something other than the driver lost
@@ -143,6 +146,8 @@ func explains(c Conditions, f Failure) bool {
 		return c.busy() || !c.quiet()
 	case f.Doubt == DoubtTime:
 		return c.starved() || c.Lost > 0
+	case f.Doubt == DoubtNetwork:
+		return c.Lost > 0
 	case f.Cause == CauseHang:
 		return c.starved()
 	}

@@ -32,6 +32,9 @@ type Driver struct {
 	// Evidence writes the packets of a failed case to a capture file. It may be nil. Package validate/evidence has one
 	// for pcapng files, which the command line uses as the default.
 	Evidence func(path string, packets []WirePacket) error
+	// Waivers are failures that follow from what the driver stands on, such as an interface without a call for a verb,
+	// with the reasons. A run adds them to those of the vendor's expectation file.
+	Waivers []Waiver
 	// Exclusive is true if only one target can be open at a time, such as an adapter that one process owns. A run then
 	// has one worker, and a plan with more is an error.
 	Exclusive bool

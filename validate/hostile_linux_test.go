@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"syscall"
@@ -31,7 +32,7 @@ func init() {
 		<-time.After(30 * time.Second)
 		os.Exit(0)
 	}
-	for name, act := range map[string]func() error{
+	maps.Copy(hostileActs, map[string]func() error{
 		"ignore signals": func() error {
 			signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
 			select {}
@@ -83,9 +84,7 @@ func init() {
 			os.Exit(5)
 			return nil
 		},
-	} {
-		hostileActs[name] = act
-	}
+	})
 }
 
 // startChild starts a process that holds standard output, standard error and the channel open, in the worker's group or

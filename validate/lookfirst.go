@@ -40,7 +40,7 @@ var subjects = []subject{
 	{"access layer", "reliable connections, events", "al"},
 	{"connections", "access layer, special queue pairs", "cm"},
 	{"user mode", "memory, events", "user"},
-	{"packets", "memory, datagrams", "wire"},
+	{"packets", "memory, datagrams", "wire peer"},
 	{"all verbs", "", "nil stale order foreign limits teardown model claims.works"},
 }
 
@@ -67,7 +67,7 @@ var standsOn = func() [][]bool {
 func subjectOf(id string) (index int, area string) {
 	index = len(subjects) - 1
 	for i, s := range subjects {
-		for _, a := range strings.Fields(s.areas) {
+		for a := range strings.FieldsSeq(s.areas) {
 			if strings.HasPrefix(id+".", a+".") && len(a) > len(area) {
 				index, area = i, a
 			}

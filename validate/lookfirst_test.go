@@ -98,7 +98,7 @@ func TestSubjects(t *testing.T) {
 		}
 	}
 	for _, s := range subjects {
-		for _, area := range strings.Fields(s.areas) {
+		for area := range strings.FieldsSeq(s.areas) {
 			assert.True(t, found[area], "no case has the area %s", area)
 		}
 	}

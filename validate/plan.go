@@ -393,15 +393,16 @@ func (l *localRunner) run(ctx context.Context, j job) Result {
 		}
 	}
 	go func() { done <- e.run(ctx, j) }()
-	timer := time.NewTimer(l.set.patience(openTimeout + hangGrace))
-	defer timer.Stop()
+	hangs := make(chan struct{})
+	dog := NewWatchdog(l.set.patience(openTimeout+hangGrace), func() { close(hangs) })
+	defer dog.Stop()
 	for {
 		select {
 		case r := <-done:
 			return r
 		case <-began:
-			timer.Reset(j.timeout(l.set) + l.set.patience(hangGrace))
-		case <-timer.C:
+			dog.Reset(j.timeout(l.set) + l.set.patience(hangGrace))
+		case <-hangs:
 			l.e, l.spoiledBy = nil, j.c.ID // its goroutines are left behind, because nothing can end them
 			r := hung(l.s.p.blank(j.c), allStacks(), j.timeout(l.set))
 			e.stalls.Load().read(&r.conditions)

@@ -57,10 +57,11 @@ func (p *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 	sendErr := w.send(command{Case: j.c.ID, Attempt: j.attempt, Rerun: j.rerun, Stretch: j.stretch,
 		Spoiled: p.spoiledBy})
 	limit := j.timeout(p.set)
-	// The worker has a watchdog of its own. This timer is for a worker that the driver stopped or starved.
+	// The worker has a watchdog of its own. This timer is for a worker that the driver or the machine stopped.
+	served := startCPUMeter(w.cmd.Process.Pid)
 	last := time.NewTimer(p.set.scale(openTimeout+hangGrace) + limit + p.set.scale(hangGrace+5*time.Second))
 	defer last.Stop()
-	started, step := false, ""
+	started, isLast, step := false, false, ""
 	from := w.printed.written()
 	for {
 		select {
@@ -103,6 +104,12 @@ func (p *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 				return *e.Result, false
 			}
 		case <-last.C:
+			if !isLast { // this process may have been late as well: an event that waits comes first
+				isLast = true
+				last.Reset(lastGrace)
+				continue
+			}
+			served.read(&res.conditions)
 			stacks := w.dumpStacks()
 			p.s.died()
 			p.discard()
@@ -117,6 +124,9 @@ func (p *processRunner) once(ctx context.Context, j job) (_ Result, again bool) 
 		}
 	}
 }
+
+// lastGrace is the time for events that have arrived when the last timer of a case fires.
+const lastGrace = time.Second
 
 // panicText matches the line in which the Go runtime reports why a process ends.
 var panicText = regexp.MustCompile(`(?m)^(panic: .*|fatal error: .*|unexpected fault address .*|\[signal .*)$`)

@@ -15,7 +15,8 @@ const maxHopeless = 5
 
 // settle runs a job. If it fails, settle runs it again unless the plan forbids it.
 //
-// A failure that link and machine do not explain is run once more. If the case then passes, it is flaky.
+// A failure that link and machine do not explain is run once more, unless it is final (Case.Final). If the case then
+// passes, it is flaky.
 //
 // A failure that link or machine explain is run again with longer timeouts, until it passes, fails without an excuse,
 // or has used up its attempts. In the last case it is inconclusive. Each attempt has a new worker, and no other case
@@ -37,6 +38,9 @@ func (s *session) settle(ctx context.Context, r runner, j job) Result {
 		return &attempts[len(attempts)-1]
 	}
 	if !excusable(&first) {
+		if j.c.Final && first.Status == Fail {
+			return first
+		}
 		second := again(1)
 		if ctx.Err() != nil {
 			return first

@@ -128,6 +128,21 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// TestFinal checks that a failure of a final case is not run again, unless the link or the machine explains it.
+func TestFinal(t *testing.T) {
+	for _, x := range []struct {
+		first Result
+		want  Status
+		runs  int
+	}{{fails, Fail, 1}, {hangs, Fail, 1}, {lost(DoubtTime, open), Fail, 1}, {with(hangs, starved), Pass, 2},
+		{lost(DoubtTime, starved), Pass, 2}} {
+		s, r := &session{p: &Plan{}}, &script{results: []Result{x.first, passes}}
+		got := s.settle(t.Context(), r, job{c: &Case{ID: "a.b", Final: true}})
+		assert.Equal(t, x.want, got.Status)
+		assert.Len(t, r.jobs, x.runs)
+	}
+}
+
 // TestStretch checks that a case that is run again because it lost traffic has longer timeouts, and that Elapsed
 // includes all attempts.
 func TestStretch(t *testing.T) {
@@ -334,7 +349,7 @@ func TestCPUMeter(t *testing.T) {
 	var none Conditions
 	cpuMeter{begin: time.Now().Add(-time.Second)}.read(&none)
 	assert.Equal(t, Conditions{}, none, "a system that counts nothing")
-	m := startCPUMeter()
+	m := startCPUMeter(0)
 	if !m.ok {
 		t.Skip("the system does not count the processor time of threads")
 	}

@@ -18,7 +18,7 @@ type stallMeter struct {
 
 // startStallMeter starts a meter. The caller must stop it.
 func startStallMeter() *stallMeter {
-	m := &stallMeter{begin: time.Now(), cpu: startCPUMeter(), quit: make(chan struct{}), done: make(chan struct{})}
+	m := &stallMeter{begin: time.Now(), cpu: startCPUMeter(0), quit: make(chan struct{}), done: make(chan struct{})}
 	go m.run()
 	return m
 }

@@ -48,6 +48,8 @@ type WireInfo struct {
 	Header, Checksum, Class, Hops, Label bool
 	// SendsHeader is true if Send leaves traffic class, hop limit and flow label unchanged. UDP sockets send their own.
 	SendsHeader bool
+	// SendsClass is true if Send leaves at least the traffic class unchanged.
+	SendsClass bool
 }
 
 // WirePacket is a packet in the evidence of a case.

@@ -66,7 +66,7 @@ func serveWorker(ctx context.Context, c *Catalog, d Driver, s Setting, ch *worke
 			e.spoiledBy = cmd.Spoiled
 		}
 		j := job{c: cs, attempt: cmd.Attempt, rerun: cmd.Rerun, stretch: cmd.Stretch}
-		dog := time.AfterFunc(e.set.scale(openTimeout)+hangGrace, func() {
+		dog := NewWatchdog(e.set.scale(openTimeout)+hangGrace, func() {
 			var c Conditions
 			e.stalls.Load().read(&c)
 			_ = w.write(Event{Kind: EventHang, Case: cs.ID, Text: allStacks(), Conditions: c})

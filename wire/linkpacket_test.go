@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"ciddk/wire"
-	"ciddk/wire/wirecheck"
 )
 
 // ibtaSample is the sample packet of IBTA vol 1, 7.8.1, without VCRC: an RDMA WRITE ONLY of 14 bytes in a local packet.
@@ -24,13 +23,15 @@ func TestIBTASample(t *testing.T) {
 	vcrc := bitwiseCRC(16, 0x100b, b)
 	b = binary.LittleEndian.AppendUint16(b, uint16(vcrc))
 
-	wirecheck.Link(t, b, wirecheck.CRCs(), wirecheck.LIDs(0x17d2, 0x375c), wirecheck.ServiceLevel(1),
-		wirecheck.VirtualLane(7),
-		wirecheck.Global(false), wirecheck.LinkTransport(wirecheck.Opcode(wire.RCWriteOnly), wirecheck.PKey(0x2487),
-			wirecheck.DestQP(0x87b1b3), wirecheck.PSN(0x0dec2a), wirecheck.PayloadLen(14),
-			wirecheck.RETH(wire.RETH{VA: 0x01710a1c015d4002, RKey: 0x38f27a05, DMALen: 14})))
 	var p wire.LinkPacket
 	require.NoError(t, wire.ParseLinkPacket(b, &p))
+	require.NoError(t, wire.CheckLinkCRC(b, &p))
+	assert.False(t, p.Global())
+	assert.Equal(t, wire.LRH{VL: 7, SL: 1, LNH: wire.LNHLocal, DLID: 0x375c, SLID: 0x17d2, PktLen: 14}, p.LRH)
+	assert.Equal(t, wire.BTH{Opcode: wire.RCWriteOnly, PKey: 0x2487, DestQP: 0x87b1b3, PSN: 0x0dec2a, Pad: 2},
+		p.Packet.BTH)
+	assert.Equal(t, wire.RETH{VA: 0x01710a1c015d4002, RKey: 0x38f27a05, DMALen: 14}, p.Packet.RETH)
+	assert.Len(t, p.Packet.Payload, 14)
 	assert.Equal(t, b, wire.AppendLinkPacket(nil, &p))
 
 	// Switches may change VL and BTH byte 4. The VCRC covers them, and the ICRC does not.

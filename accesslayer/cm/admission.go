@@ -54,14 +54,14 @@ func (f *flow) add(now time.Duration) bool {
 // addReplied adds a request whose REP has been sent to the list of those that wait for an RTU. The caller holds m.mu.
 func (m *Manager) addReplied(c *conn) {
 	if c.pending {
-		c.repliedAt = max(m.clock.Now(), 1)
+		c.repliedAt = max(m.clock.Elapsed(), 1)
 		m.replied.add(c)
 	}
 }
 
 // addPending adds a request to the pending ones. It returns false if there is no room. The caller holds m.mu.
 func (m *Manager) addPending(c *conn) bool {
-	unfinished := m.unfinished.count(&c.from, m.clock.Now())
+	unfinished := m.unfinished.count(&c.from, m.clock.Elapsed())
 	if m.perPeer[c.from] >= m.cfg.MaxPendingPeer || len(m.pending) >= m.cfg.MaxPending && !m.makeRoom(unfinished) {
 		return false
 	}
@@ -94,7 +94,7 @@ func (m *Manager) removePending(c *conn) {
 // makeRoom displaces a pending request in favor of a new one whose source has the given number of unfinished requests.
 // It reports whether it displaced one. The caller holds m.mu.
 func (m *Manager) makeRoom(unfinished uint32) bool {
-	now := m.clock.Now()
+	now := m.clock.Elapsed()
 	var victim *conn
 	var largest uint32
 	for range pendingSamples {
@@ -134,7 +134,7 @@ func (m *Manager) displace(c *conn) {
 // has more than the given one. Of a long backlog, victimOf compares backlogSamples requests chosen at random. The
 // caller holds m.mu.
 func victimOf[R any](m *Manager, waiting []R, source func(R) *mads.Source, unfinished uint32) (victim R, ok bool) {
-	now := m.clock.Now()
+	now := m.clock.Elapsed()
 	var largest uint32
 	for i := range min(len(waiting), backlogSamples) {
 		r := waiting[i]
@@ -168,13 +168,13 @@ func (l *listener) makeRoomForLookup(unfinished uint32) bool {
 	return ok
 }
 
-// overloadAnswer returns how a request without a place is counted, and the reason with which it is rejected: 0 to drop
-// it. The caller holds m.mu.
-func (m *Manager) overloadAnswer() (Drop, mad.RejReason) {
+// overloadReason returns the reason with which a request without a place is rejected: 0 to drop it. The caller holds
+// m.mu.
+func (m *Manager) overloadReason() mad.RejReason {
 	if m.flooded {
-		return DropOverload, 0
+		return 0
 	}
-	return DropOverload, mad.RejNoResources
+	return mad.RejNoResources
 }
 
 // endDisplaced ends a request that was displaced before it was answered. It sends nothing: an active peer repeats its

@@ -3,6 +3,7 @@ package cm
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 
 	"ciddk/mad"
 )
@@ -76,5 +77,5 @@ func padToSize(b []byte) []byte {
 	if len(b) == mad.Size {
 		return b
 	}
-	return append(b[:len(b):len(b)], make([]byte, mad.Size-len(b))...)
+	return append(slices.Clip(b), make([]byte, mad.Size-len(b))...)
 }

@@ -395,7 +395,7 @@ func fuzzOne(t *testing.T, data []byte) {
 	}
 	finished := make(chan struct{})
 	go func() { r.calls.Wait(); close(finished) }()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(testenv.Patience); ; {
 		r.clock.Advance(24 * time.Hour) // again, for a call that had sent its message and not yet set its timer
 		select {
 		case <-finished:

@@ -23,7 +23,7 @@ const graceFactor = 3
 // period. lock guards g. The caller holds it.
 func (p *port) isExpired(g *gracePeriod, lock sync.Locker, timer *clock.Deadline, deadline,
 	interval time.Duration) bool {
-	now := p.m.clock.Now()
+	now := p.m.clock.Elapsed()
 	if g.deadline != deadline {
 		*g = gracePeriod{deadline: deadline, end: now + graceFactor*interval}
 		b, ok := p.agent.(mads.Backlog)

@@ -103,7 +103,7 @@ func (l *lookup) send() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !l.isOver {
-		l.due = m.clock.Now() + l.interval
+		l.due = m.clock.Elapsed() + l.interval
 		m.wheel.Set(&l.timer, l.due)
 	}
 }

@@ -80,7 +80,7 @@ func (p *port) receiveSIDRREQ(r *mads.Received, h *mad.Header, s *mad.SIDRREQ) {
 		p.reply(&r.From, encode(h.TID, answer))
 		return
 	}
-	m.wheel.Set(&l.timer, m.clock.Now()+lookupLife)
+	m.wheel.Set(&l.timer, m.clock.Elapsed()+lookupLife)
 }
 
 // admitLookup passes a SIDR request to a listener and returns status 0. For a request that is not admitted, it returns
@@ -101,7 +101,7 @@ func (m *Manager) admitLookup(l *lookupRequest) (Drop, mad.SIDRStatus) {
 	if to == nil {
 		return DropUnserved, mad.SIDRUnsupportedService
 	}
-	now := m.clock.Now()
+	now := m.clock.Elapsed()
 	m.flooded = m.flow.add(now)
 	unfinished := m.unfinished.add(&l.source, now)
 	isFull := m.unansweredCount >= m.cfg.MaxPending || !to.hasRoom()
@@ -197,7 +197,7 @@ func (l *lookupRequest) answer(verb string, s *mad.SIDRREP, private []byte) erro
 	m.unansweredCount--
 	m.keepAnswer(l)
 	m.wheel.Cancel(&l.timer)
-	m.wheel.Set(&l.timer, m.clock.Now()+answeredLife)
+	m.wheel.Set(&l.timer, m.clock.Elapsed()+answeredLife)
 	m.mu.Unlock()
 	l.port.send(&l.from, b)
 	return nil

@@ -223,7 +223,7 @@ func (p *port) send(to *mads.Address, b []byte) {
 // reply sends an answer to a message whose sender may be forged. Such answers are limited for each destination and in
 // all. If an answer is withheld, the peer repeats its message and gets the answer then.
 func (p *port) reply(to *mads.Address, b []byte) {
-	if !p.m.replies.Allow(&to.AV, p.m.clock.Now()) {
+	if !p.m.replies.Allow(&to.AV, p.m.clock.Elapsed()) {
 		p.m.count.withheld.Add(1)
 		return
 	}

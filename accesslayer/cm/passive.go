@@ -94,7 +94,7 @@ func (c *conn) establish() {
 	c.m.count.established.Add(1)
 	c.m.mu.Lock()
 	if c.pending {
-		c.m.unfinished.complete(&c.from, c.m.clock.Now())
+		c.m.unfinished.complete(&c.from, c.m.clock.Elapsed())
 	}
 	c.m.removePending(c)
 	c.m.mu.Unlock()

@@ -37,7 +37,7 @@ func (p *port) receive(r *mads.Received) {
 		m.count.drop(DropMalformed)
 		return
 	}
-	c := m.find(k, msg, ours)
+	c := m.find(msg, ours)
 	if c == nil || !c.receive(r, &h, k, ours, theirs, msg) {
 		p.replyUnknown(r, &h, msg)
 	}
@@ -45,7 +45,7 @@ func (p *port) receive(r *mads.Received) {
 
 // find returns the connection of a message, or nil. A REJ with reason timeout may come from a peer that never got our
 // first message and does not have our ID. It is matched by the peer's CA GUID and ID (12.6.7.2).
-func (m *Manager) find(k message, msg mad.CMMessage, ours uint32) *conn {
+func (m *Manager) find(msg mad.CMMessage, ours uint32) *conn {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.conns[ours]; c != nil {

@@ -33,7 +33,7 @@ func (p *port) receiveREQ(r *mads.Received, h *mad.Header, req *mad.REQ) {
 	c.remoteID, c.tid = req.LocalCommID, h.TID
 	c.req, c.peerQPKnown = q.Request, true
 	c.alternate, c.alternateAck = q.alternate, ackTimeoutOf(&req.Alternate)
-	due := m.clock.Now() + max(c.responseTime()/2, 1)
+	due := m.clock.Elapsed() + max(c.responseTime()/2, 1)
 	c.due = due
 	c.from = mads.SourceOf(&r.From.AV)
 	m.mu.Lock()
@@ -72,11 +72,11 @@ func (m *Manager) admit(c *conn) (stale *conn, drop Drop, reason mad.RejReason) 
 	if l == nil {
 		return nil, DropUnserved, mad.RejInvalidServiceID
 	}
-	now := m.clock.Now()
+	now := m.clock.Elapsed()
 	m.flooded = m.flow.add(now)
 	unfinished := m.unfinished.add(&c.from, now)
 	if !l.hasRoom() && !l.makeRoom(unfinished) || !m.addPending(c) {
-		drop, reason = m.overloadAnswer()
+		drop, reason = DropOverload, m.overloadReason()
 		return nil, drop, reason
 	}
 	if sameID, _ := m.insertPeer(c, id, qp); sameID != nil {

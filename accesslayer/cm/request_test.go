@@ -374,6 +374,29 @@ func TestCrowded(t *testing.T) {
 	})
 }
 
+// TestListenerCloses closes a listener. Requests that wait for Accept are rejected, and one that was accepted goes on.
+func TestListenerCloses(t *testing.T) {
+	inScript(t, func(t *testing.T, s *scripted) {
+		l := s.x.listen()
+		s.send(s.request())
+		v := &situation{s: s, c: must(l.Accept(t.Context()))}
+		v.ids.theirs, v.ids.ours = s.p.id, v.c.ID()
+		s.p.id++
+		s.send(s.request())
+		require.NoError(t, l.Close())
+		s.settle()
+		j := one[*mad.REJ](s)
+		assert.Equal(t, []any{mad.RejInvalidServiceID, s.p.id}, []any{j.Reason, j.RemoteCommID})
+		_, err := l.Accept(t.Context())
+		assert.ErrorIs(t, err, cm.ErrClosed)
+		v.background(func(ctx context.Context) { assert.NoError(t, v.c.Accept(ctx, ourReply())) })
+		one[*mad.REP](s)
+		s.send(&mad.RTU{LocalCommID: v.ids.theirs, RemoteCommID: v.ids.ours})
+		assert.Equal(t, cm.StateEstablished, v.c.State())
+		v.end()
+	})
+}
+
 // Of several listeners that match, the most specific one receives the request.
 func TestListeners(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {

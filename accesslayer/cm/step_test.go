@@ -365,11 +365,11 @@ func TestStepsEndOnce(t *testing.T) {
 	for _, k := range stepKinds() {
 		for cause, end := range stepEnds {
 			t.Run(k.name+"/"+cause, func(t *testing.T) {
-				waited, applies := endOfStep(t, &k, end, false)
+				applies, waited := endOfStep(t, &k, end, false)
 				if !applies {
 					return
 				}
-				started, _ := endOfStep(t, &k, end, true)
+				_, started := endOfStep(t, &k, end, true)
 				require.Error(t, waited)
 				assert.Equal(t, waited.Error(), strings.Replace(started.Error(), ".Start", ".", 1))
 				for _, sentinel := range []error{context.Canceled, cm.ErrTimeout, cm.ErrClosed} {
@@ -389,7 +389,7 @@ func TestStepsEndOnce(t *testing.T) {
 // endOfStep returns the error with which a step ends for a cause. applies is false if the kind of step has no such
 // cause.
 func endOfStep(t *testing.T, k *stepKind, end func(*stepKind, *pair, cm.Conn, cm.Listener, func()) bool,
-	start bool) (err error, applies bool) {
+	start bool) (applies bool, err error) {
 	inPairOn(t, ci.LinkInfiniBand, 2, cm.Config{}, func(t *testing.T, p *pair) {
 		c, l, peer := k.prepare(p)
 		p.net.drop(k.lost...)
@@ -425,7 +425,7 @@ func endOfStep(t *testing.T, k *stepKind, end func(*stepKind, *pair, cm.Conn, cm
 			require.Empty(t, outcomes)
 		}
 	})
-	return err, applies
+	return applies, err
 }
 
 // Pending steps of all kinds, with cancelable contexts, have no goroutines.

@@ -8,7 +8,7 @@ import (
 
 // setDue sets the timer. The caller holds c.mu.
 func (c *conn) setDue(d time.Duration) {
-	c.due = c.m.clock.Now() + max(d, 1)
+	c.due = c.m.clock.Elapsed() + max(d, 1)
 	c.m.wheel.Set(&c.timer, c.due)
 }
 
@@ -62,7 +62,7 @@ func (c *conn) expire() {
 	if c.due == 0 {
 		return
 	}
-	if c.m.clock.Now() < c.due && !c.isEvicted() {
+	if c.m.clock.Elapsed() < c.due && !c.isEvicted() {
 		c.m.wheel.Set(&c.timer, c.due)
 		return
 	}

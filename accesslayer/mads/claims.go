@@ -2,6 +2,7 @@ package mads
 
 import (
 	"fmt"
+	"maps"
 
 	"ciddk/ci"
 	"ciddk/mad"
@@ -151,12 +152,8 @@ func (t *table) without(a *agent) *table {
 
 func (t *table) clone() *table {
 	n := &table{agents: make(map[uint32]*agent, len(t.agents)+1), claims: make(map[claim]*[128]*agent, len(t.claims)+1)}
-	for k, v := range t.agents {
-		n.agents[k] = v
-	}
-	for k, v := range t.claims {
-		n.claims[k] = v
-	}
+	maps.Copy(n.agents, t.agents)
+	maps.Copy(n.claims, t.claims)
 	return n
 }
 

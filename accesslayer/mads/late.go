@@ -24,7 +24,7 @@ const graceFactor = 3
 // is held.
 func (e *endpoint) isLate(l *lateness, timer *clock.Deadline, at, timeout time.Duration) bool {
 	m := e.p.m
-	now := m.al.Clock().Now()
+	now := m.al.Clock().Elapsed()
 	switch {
 	case e.pump == nil || l.at == at && (l.settled || now >= l.until):
 		*l = lateness{}

@@ -55,7 +55,6 @@ func TestPerformanceManagement(t *testing.T) {
 				c.PortSelect = 1
 				r := do(method, mad.AttrPortCounters, c.Put)
 				out.Parse(r.Data[:])
-				require.NoError(t, out.Check())
 				return out
 			}
 			var info mad.ClassPortInfo

@@ -102,7 +102,7 @@ func (e *endpoint) unclaimed(h *mad.Header, r *Received) {
 
 // canReply reports whether a reply to an unsolicited datagram may be sent now, and counts it if so. e.mu is held.
 func (e *endpoint) canReply(to *Address) bool {
-	if e.replies.Allow(&to.AV, e.p.m.al.Clock().Now()) {
+	if e.replies.Allow(&to.AV, e.p.m.al.Clock().Elapsed()) {
 		return true
 	}
 	e.p.count.drop(DropReply)

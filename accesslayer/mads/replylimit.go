@@ -80,7 +80,7 @@ func SourceOf(av *ci.AVAttr) Source {
 	return Source{gid: g}
 }
 
-// Hash returns a hash of s. keys are odd random numbers; without them the hash is unpredictable.
+// Hash returns a hash of s. keys are odd random numbers. A peer that does not have them cannot predict the hash.
 func (s *Source) Hash(keys *[3]uint64) uint64 {
 	var a, b uint64
 	for i := range 8 {

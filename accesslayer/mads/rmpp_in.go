@@ -146,7 +146,7 @@ func (x *transfers) hasRoom(i *incoming, n int) bool {
 }
 
 func (x *transfers) await(i *incoming, d time.Duration) {
-	i.at = x.e.p.m.al.Clock().Now() + d
+	i.at = x.e.p.m.al.Clock().Elapsed() + d
 	x.e.p.m.wheel.Set(&i.timer, i.at)
 }
 
@@ -233,7 +233,7 @@ func (x *transfers) add(i *incoming, data []byte) {
 	i.r.MAD = append(i.r.MAD, data...)
 	x.hold(i, len(data))
 	i.next++
-	i.progressed = x.e.p.m.al.Clock().Now()
+	i.progressed = x.e.p.m.al.Clock().Elapsed()
 }
 
 // acknowledge sends an ACK with the segments received and the window.
@@ -277,7 +277,7 @@ func (x *transfers) overdueIn(i *incoming) {
 	defer e.unlock()
 	switch {
 	case x.in[i.key] != i:
-	case i.at > e.p.m.al.Clock().Now():
+	case i.at > e.p.m.al.Clock().Elapsed():
 		e.p.m.wheel.Set(&i.timer, i.at)
 	case i.done:
 		x.dropIn(i)

@@ -129,7 +129,7 @@ func (x *transfers) proceed(o *outgoing) {
 		return
 	}
 	if o.queued == 0 {
-		o.at = x.e.p.m.al.Clock().Now() + o.timeout
+		o.at = x.e.p.m.al.Clock().Elapsed() + o.timeout
 		x.e.p.m.wheel.Set(&o.timer, o.at)
 	}
 }
@@ -148,7 +148,7 @@ func (x *transfers) overdue(o *outgoing) {
 	switch {
 	case o.over || o.at == 0:
 		return
-	case o.at > e.p.m.al.Clock().Now():
+	case o.at > e.p.m.al.Clock().Elapsed():
 		e.p.m.wheel.Set(&o.timer, o.at)
 		return
 	case !e.isLate(&o.late, &o.timer, o.at, o.timeout):

@@ -22,7 +22,7 @@ func (i *incoming) displaceable(now time.Duration) bool {
 // makeRoom ends a transfer to free a place for one from a source, and reports whether it did. A source that has its
 // share displaces only its own transfers. The endpoint's lock is held.
 func (x *transfers) makeRoom(s Source, own bool) bool {
-	now := x.e.p.m.al.Clock().Now()
+	now := x.e.p.m.al.Clock().Elapsed()
 	var slowest *incoming
 	most := 0
 	for _, i := range x.begun {

@@ -44,10 +44,15 @@ func TestTimeoutAndRetries(t *testing.T) {
 		c := a.counters()
 		assert.Equal(t, [3]uint64{4, 3, 1}, [3]uint64{c.Sent, c.Retried, c.TimedOut})
 
-		start = time.Now()
-		_, err = client.Do(t.Context(), &mads.Message{To: b.address(), MAD: request(vendor, 1, mad.Get, 1)})
-		require.ErrorIs(t, err, ci.Timeout)
-		assert.Equal(t, time.Second, time.Since(start), "the default")
+		for _, m := range []mads.Message{{}, {Timeout: -time.Hour}, {Retries: -1}} {
+			start, at = time.Now(), nil
+			m.To, m.MAD = b.address(), request(vendor, 1, mad.Get, 1)
+			_, err = client.Do(t.Context(), &m)
+			require.ErrorIs(t, err, ci.Timeout)
+			assert.Equal(t, time.Second, time.Since(start), "the default")
+			synctest.Wait()
+			assert.Len(t, at, 1)
+		}
 	})
 }
 
@@ -289,10 +294,10 @@ func TestVirtualClock(t *testing.T) {
 		<-received
 		require.Eventually(t, func() bool {
 			at, ok := v.Next()
-			return ok && at <= v.Now()+24*time.Hour // a later one is that of the grace time, which is over
+			return ok && at <= v.Elapsed()+24*time.Hour // a later one is that of the grace time, which is over
 		}, testenv.Patience, time.Millisecond, "the timer is set when the send has completed")
 		v.Advance(24 * time.Hour)
 	}
 	require.ErrorIs(t, <-end, ci.Timeout)
-	assert.Equal(t, 72*time.Hour, v.Now())
+	assert.Equal(t, 72*time.Hour, v.Elapsed())
 }

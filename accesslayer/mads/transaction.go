@@ -57,7 +57,7 @@ func newTx(a *agent, h *mad.Header, m *Message) *tx {
 // sent starts the timer. e.mu is held.
 func (e *endpoint) sent(t *tx) {
 	if !t.over {
-		t.at = e.p.m.al.Clock().Now() + t.timeout
+		t.at = e.p.m.al.Clock().Elapsed() + t.timeout
 		e.p.m.wheel.Set(&t.timer, t.at)
 	}
 }
@@ -114,7 +114,7 @@ func (t *tx) expire() {
 	switch {
 	case t.over || t.at == 0:
 		return
-	case t.at > e.p.m.al.Clock().Now():
+	case t.at > e.p.m.al.Clock().Elapsed():
 		e.p.m.wheel.Set(&t.timer, t.at)
 		return
 	case !e.isLate(&t.late, &t.timer, t.at, t.timeout):

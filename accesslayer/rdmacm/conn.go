@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"ciddk/accesslayer"
+	"ciddk/accesslayer/rdmacm/cmid"
+	"ciddk/accesslayer/rdmacm/internal/failure"
 	"ciddk/ci"
 )
 
@@ -53,9 +55,10 @@ const rnrTimer = 12
 func (c *ConnConfig) complete(verb string) error {
 	switch {
 	case c.MaxMessage < 0 || c.MaxMessage > maxMessage:
-		return invalid(verb, "MaxMessage is %d, want 1 to %d, or 0 for %d", c.MaxMessage, maxMessage, defaultMessage)
+		return failure.Invalid(verb, "MaxMessage is %d, want 1 to %d, or 0 for %d", c.MaxMessage, maxMessage,
+			defaultMessage)
 	case c.Depth < 0 || c.Depth > maxDepth:
-		return invalid(verb, "Depth is %d, want 1 to %d, or 0 for %d", c.Depth, maxDepth, defaultWindow)
+		return failure.Invalid(verb, "Depth is %d, want 1 to %d, or 0 for %d", c.Depth, maxDepth, defaultWindow)
 	}
 	if c.MaxMessage == 0 {
 		c.MaxMessage = defaultMessage
@@ -98,11 +101,11 @@ func (c *ConnConfig) private(data []byte, plain bool) []byte {
 // # Other verbs
 //
 // Do executes any work request. ID returns the underlying ID with its QP, addresses, path and events. The Conn owns its
-// CQ and its receive queue. Programs that post and poll by themselves use Manager.DialID, or Request.ID instead of
+// CQ and its receive queue. Programs that post and poll by themselves use package cmid, or Request.ID instead of
 // Request.Accept.
 type Conn struct {
 	e     engine
-	id    *ID
+	id    *cmid.ID
 	cfg   ConnConfig
 	plain bool
 	reply []byte
@@ -118,12 +121,12 @@ type Conn struct {
 }
 
 // newConn creates the QP and the buffers of a Conn for an ID that has an address. connected completes it.
-func newConn(id *ID, cfg ConnConfig, plain bool) (*Conn, error) {
+func newConn(id *cmid.ID, cfg ConnConfig, plain bool) (*Conn, error) {
 	c := &Conn{id: id, cfg: cfg, plain: plain, peerMax: maxMessage}
 	c.e.accept = c.accept
 	sizes := engineConfig{recvCount: cfg.Depth, recvSize: cfg.MaxMessage,
 		sendCount: cfg.Depth, sendSize: max(cfg.MaxMessage, atomicLen),
-		qp: QPConfig{KeepAlive: cfg.KeepAlive, OnEvent: c.qpEvent}}
+		qp: cmid.QPConfig{KeepAlive: cfg.KeepAlive, OnEvent: c.qpEvent}}
 	if !plain {
 		sizes.recvCount += creditMessages
 		sizes.creditPlaces = creditPlaces
@@ -174,7 +177,7 @@ func (c *Conn) fail(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return opError(op, c.id.LocalAddr(), c.id.RemoteAddr(), err)
+	return failure.Op(op, c.id.LocalAddr(), c.id.RemoteAddr(), err)
 }
 
 // Send sends a message of up to MaxMessage bytes. It waits for a free buffer here and at the peer, and returns when the
@@ -185,8 +188,8 @@ func (c *Conn) Send(ctx context.Context, b []byte) error { return c.fail("send",
 
 func (c *Conn) send(ctx context.Context, b []byte) error {
 	if most := c.MaxMessage(); len(b) > most {
-		return invalid("Conn.Send", "the message has %d bytes, want at most %d (ConnConfig.MaxMessage of both ends)",
-			len(b), most)
+		return failure.Invalid("Conn.Send",
+			"the message has %d bytes, want at most %d (ConnConfig.MaxMessage of both ends)", len(b), most)
 	}
 	i, imm, err := c.acquireMessage(ctx)
 	if err != nil {
@@ -334,7 +337,7 @@ const pieces = 8
 // hold buffers and wait for more could wait for each other.
 func (c *Conn) transfer(ctx context.Context, op ci.SendOp, b []byte, r Region) error {
 	if uint64(len(b)) > r.Length {
-		return invalid("Conn.Read or Write", "%d bytes, and the region has %d", len(b), r.Length)
+		return failure.Invalid("Conn.Read or Write", "%d bytes, and the region has %d", len(b), r.Length)
 	}
 	type piece struct{ buffer, at, n int }
 	var queue [pieces]piece
@@ -398,10 +401,10 @@ func (c *Conn) direct(ctx context.Context, op ci.SendOp, m *Memory, off, n int, 
 	size := m.storage.Len()
 	switch {
 	case off < 0 || n < 0 || uint64(off) > size || uint64(n) > size-uint64(off) || n > maxMessage:
-		return invalid("Conn.ReadInto or WriteFrom", "%d bytes at offset %d, and the memory has %d; at most %d at once",
-			n, off, size, maxMessage)
+		return failure.Invalid("Conn.ReadInto or WriteFrom",
+			"%d bytes at offset %d, and the memory has %d; at most %d at once", n, off, size, maxMessage)
 	case uint64(n) > r.Length:
-		return invalid("Conn.ReadInto or WriteFrom", "%d bytes, and the region has %d", n, r.Length)
+		return failure.Invalid("Conn.ReadInto or WriteFrom", "%d bytes, and the region has %d", n, r.Length)
 	}
 	local, err := m.region(c)
 	if err != nil {
@@ -446,8 +449,8 @@ func (c *Conn) CompareSwap(ctx context.Context, at Region, compare, swap uint64)
 
 func (c *Conn) atomic(ctx context.Context, op string, at Region, wr ci.SendWR) (uint64, error) {
 	if at.Length < atomicLen {
-		return 0, c.fail(op, invalid("Conn.FetchAdd or CompareSwap", "the region has %d bytes, want at least %d",
-			at.Length, atomicLen))
+		return 0, c.fail(op, failure.Invalid("Conn.FetchAdd or CompareSwap",
+			"the region has %d bytes, want at least %d", at.Length, atomicLen))
 	}
 	i, err := c.e.acquire(ctx)
 	if err != nil {
@@ -471,7 +474,8 @@ func (c *Conn) atomic(ctx context.Context, op string, at Region, wr ci.SendWR) (
 // Errors: the context's, those of ci.QP.PostSend, ErrEnded.
 func (c *Conn) Do(ctx context.Context, wr ci.SendWR) (ci.WC, error) {
 	if wr.Op == ci.OpSend && !c.plain || wr.Flags&ci.SendImmediate != 0 {
-		return ci.WC{}, c.fail("do", invalid("Conn.Do", "the work request consumes a receive of the peer: use Send"))
+		return ci.WC{}, c.fail("do", failure.Invalid("Conn.Do",
+			"the work request consumes a receive of the peer: use Send"))
 	}
 	i, err := c.e.acquire(ctx)
 	if err != nil {
@@ -490,7 +494,7 @@ func (c *Conn) Do(ctx context.Context, wr ci.SendWR) (ci.WC, error) {
 }
 
 // ID returns the underlying ID: its QP, addresses, path, PD and events. The Conn modifies and closes it.
-func (c *Conn) ID() *ID { return c.id }
+func (c *Conn) ID() *cmid.ID { return c.id }
 
 // Reply returns the private data with which the peer accepted, of a Conn that was dialed.
 func (c *Conn) Reply() []byte { return c.reply }
@@ -514,7 +518,7 @@ func (c *Conn) Close() error {
 	c.closing.Do(func() {
 		if c.cfg.Linger > 0 {
 			ctx, cancel := context.WithCancel(context.Background())
-			t := c.id.m.al.Clock().AfterFunc(c.cfg.Linger, cancel)
+			t := c.id.Manager().AL().Clock().AfterFunc(c.cfg.Linger, cancel)
 			_ = c.flush(ctx) // after an error, too, the connection is over
 			t.Stop()
 			cancel()

@@ -50,7 +50,7 @@ func BenchmarkConnPingPong(b *testing.B) {
 // BenchmarkConnRead reads 4 KiB by RDMA READ through the buffers of the Conn.
 func BenchmarkConnRead(b *testing.B) {
 	x, y := udpPair(b, rdmacm.ConnConfig{})
-	mem := y.ID().Manager().NewMemory(ci.Bytes(make([]byte, 4096)), ci.RemoteRead)
+	mem := rdmacm.New(y.ID().Manager()).NewMemory(ci.Bytes(make([]byte, 4096)), ci.RemoteRead)
 	defer mem.Close()
 	r, err := mem.Region(y)
 	require.NoError(b, err)
@@ -98,7 +98,7 @@ func TestConnAllocations(t *testing.T) {
 	}
 	x, y := udpPair(t, rdmacm.ConnConfig{})
 	ctx := t.Context()
-	mem := y.ID().Manager().NewMemory(ci.Bytes(make([]byte, 4096)), ci.RemoteRead)
+	mem := rdmacm.New(y.ID().Manager()).NewMemory(ci.Bytes(make([]byte, 4096)), ci.RemoteRead)
 	defer mem.Close()
 	r, err := mem.Region(y)
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,31 +18,35 @@ import (
 	"golang.org/x/net/nettest"
 
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
+	"ciddk/internal/cmrig"
+	"ciddk/link/impair"
+	"ciddk/link/sim"
 )
 
 // connPair returns both ends of a connection between two hosts in memory.
 func connPair(t testing.TB, dial, listen rdmacm.ConnConfig) (a, b *rdmacm.Conn) {
 	t.Helper()
 	l := newLAN()
-	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	s, c := l.Host(t, "10.66.0.1"), l.Host(t, "10.66.0.2")
 	return connect(t, s, c, dial, listen)
 }
 
 // udpPair is connPair over UDP, on this machine.
 func udpPair(t testing.TB, cfg rdmacm.ConnConfig) (a, b *rdmacm.Conn) {
 	t.Helper()
-	var none *lan
-	s, c := none.host(t, "127.20.18.1"), none.host(t, "127.20.18.2")
+	none := &lan{Open: open}
+	s, c := none.Host(t, "127.20.18.1"), none.Host(t, "127.20.18.2")
 	return connect(t, s, c, cfg, cfg)
 }
 
 func connect(t testing.TB, s, c *host, dial, listen rdmacm.ConnConfig) (a, b *rdmacm.Conn) {
 	t.Helper()
-	ctx := within(t)
-	at := s.al.Adapters()[0].Attr().Ports[0].GIDs[0].GID
+	ctx := cmrig.Within(t)
+	at := s.AL.Adapters()[0].Attr().Ports[0].GIDs[0].GID
 	addr := netip.AddrFrom16(at).Unmap()
-	ln, err := s.m.Listen(netip.AddrPortFrom(addr, 0), rdmacm.ListenConfig{Conn: listen})
+	ln, err := s.M.Listen(netip.AddrPortFrom(addr, 0), rdmacm.ListenConfig{Conn: listen})
 	require.NoError(t, err)
 	defer ln.Close()
 	accepted := make(chan error, 1)
@@ -52,7 +57,7 @@ func connect(t testing.TB, s, c *host, dial, listen rdmacm.ConnConfig) (a, b *rd
 		}
 		accepted <- err
 	}()
-	d := rdmacm.Dialer{Manager: c.m, Conn: dial}
+	d := rdmacm.Dialer{Manager: c.M, Conn: dial}
 	a, err = d.Dial(ctx, ln.Addr().AddrPort)
 	require.NoError(t, err)
 	require.NoError(t, <-accepted)
@@ -71,7 +76,7 @@ func TestConnMessages(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			a, b := connPair(t, tt.dial, tt.listen)
-			ctx := within(t)
+			ctx := cmrig.Within(t)
 			const count = 500
 			// Both ends send without pause, and read more slowly than they could.
 			send := func(c *rdmacm.Conn, first byte) error {
@@ -111,8 +116,8 @@ func TestConnMessages(t *testing.T) {
 func TestConnBackPressure(t *testing.T) {
 	const depth = 4
 	a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{Depth: depth})
-	ctx := within(t)
-	mem := b.ID().Manager().NewMemory(ci.Bytes([]byte("remote memory")), ci.RemoteRead)
+	ctx := cmrig.Within(t)
+	mem := rdmacm.New(b.ID().Manager()).NewMemory(ci.Bytes([]byte("remote memory")), ci.RemoteRead)
 	defer mem.Close()
 	region, err := mem.Region(b)
 	require.NoError(t, err)
@@ -145,8 +150,9 @@ func TestConnBackPressure(t *testing.T) {
 
 func TestConnRemoteMemory(t *testing.T) {
 	a, b := connPair(t, rdmacm.ConnConfig{Depth: 4, MaxMessage: 64}, rdmacm.ConnConfig{})
-	ctx := within(t)
-	remote := b.ID().Manager().NewMemory(ci.Bytes(make([]byte, 10000)), ci.RemoteRead|ci.RemoteWrite|ci.RemoteAtomic)
+	ctx := cmrig.Within(t)
+	remote := rdmacm.New(b.ID().Manager()).NewMemory(ci.Bytes(make([]byte, 10000)),
+		ci.RemoteRead|ci.RemoteWrite|ci.RemoteAtomic)
 	defer remote.Close()
 	region, err := remote.Region(b)
 	require.NoError(t, err)
@@ -171,7 +177,7 @@ func TestConnRemoteMemory(t *testing.T) {
 	assert.Equal(t, data, got)
 
 	own := make([]byte, 8192)
-	local := a.ID().Manager().NewMemory(ci.Bytes(own), 0)
+	local := rdmacm.New(a.ID().Manager()).NewMemory(ci.Bytes(own), 0)
 	defer local.Close()
 	require.NoError(t, a.ReadInto(ctx, local, 10, 5000, part))
 	assert.Equal(t, data, own[10:5010])
@@ -212,13 +218,13 @@ func TestReleaseWakes(t *testing.T) {
 		a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})
 		release := rdmacm.HoldSends(a)
 		sent := make(chan error, 1)
-		go func() { sent <- a.Send(within(t), []byte("ping")) }()
+		go func() { sent <- a.Send(cmrig.Within(t), []byte("ping")) }()
 		synctest.Wait()
 		released := time.Now()
 		release()
 		require.NoError(t, <-sent)
 		require.Less(t, time.Since(released), time.Second, "the call did not wait for the end of its context")
-		m, err := b.Recv(within(t))
+		m, err := b.Recv(cmrig.Within(t))
 		require.NoError(t, err)
 		assert.Equal(t, "ping", string(m))
 	})
@@ -227,9 +233,9 @@ func TestReleaseWakes(t *testing.T) {
 // TestConnConcurrent runs many callers at once, with few buffers.
 func TestConnConcurrent(t *testing.T) {
 	a, b := connPair(t, rdmacm.ConnConfig{Depth: 3, MaxMessage: 32}, rdmacm.ConnConfig{Depth: 2, MaxMessage: 32})
-	ctx := within(t)
+	ctx := cmrig.Within(t)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 64)
-	remote := b.ID().Manager().NewMemory(ci.Bytes(data), ci.RemoteRead)
+	remote := rdmacm.New(b.ID().Manager()).NewMemory(ci.Bytes(data), ci.RemoteRead)
 	defer remote.Close()
 	region, err := remote.Region(b)
 	require.NoError(t, err)
@@ -279,25 +285,25 @@ func TestConnEnd(t *testing.T) {
 			rdmacm.ErrPeerDisconnected},
 		"the peer disconnects": {func(t *testing.T, a, b *rdmacm.Conn) {
 			require.NoError(t,
-				b.ID().Disconnect(within(t)))
+				b.ID().Disconnect(cmrig.Within(t)))
 		}, rdmacm.ErrPeerDisconnected},
 		"closed here": {func(t *testing.T, a, b *rdmacm.Conn) { require.NoError(t, a.Close()) }, net.ErrClosed},
 		"disconnected here": {func(t *testing.T, a, b *rdmacm.Conn) {
 			require.NoError(t,
-				a.ID().Disconnect(within(t)))
+				a.ID().Disconnect(cmrig.Within(t)))
 		}, rdmacm.ErrDisconnected},
 		"no such region": {func(t *testing.T, a, b *rdmacm.Conn) {
-			require.ErrorIs(t, a.Read(within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1}),
+			require.ErrorIs(t, a.Read(cmrig.Within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1}),
 				ci.WCRemAccessErr.Err())
 		}, rdmacm.ErrQPFailed},
 		"the peer's QP fails": {func(t *testing.T, a, b *rdmacm.Conn) {
-			require.Error(t, b.Read(within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1}))
+			require.Error(t, b.Read(cmrig.Within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1}))
 		}, rdmacm.ErrEnded},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})
-			ctx := within(t)
+			ctx := cmrig.Within(t)
 			for range 3 {
 				require.NoError(t, b.Send(ctx, []byte("before")))
 			}
@@ -321,7 +327,7 @@ func TestConnEnd(t *testing.T) {
 			err := <-blocked
 			require.ErrorIs(t, err, rdmacm.ErrEnded)
 			require.ErrorIs(t, err, tt.want)
-			await(t, a.Done(), "the end")
+			cmrig.Await(t, a.Done(), "the end")
 			require.ErrorIs(t, a.Err(), rdmacm.ErrEnded)
 			for what, err := range map[string]error{
 				"send": a.Send(ctx, nil), "flush": a.Flush(ctx), "read": a.Read(ctx, make([]byte, 1),
@@ -331,7 +337,7 @@ func TestConnEnd(t *testing.T) {
 				_, isOp := errors.AsType[*net.OpError](err)
 				assert.True(t, isOp, what)
 			}
-			await(t, b.Done(), "the end of the peer")
+			cmrig.Await(t, b.Done(), "the end of the peer")
 			_, err = b.Recv(ctx)
 			require.ErrorIs(t, err, rdmacm.ErrEnded)
 		})
@@ -345,28 +351,28 @@ func TestConnFailureBeforeEnd(t *testing.T) {
 	release := rdmacm.HoldPolling(a)
 	failed := make(chan error, 1)
 	go func() {
-		failed <- a.Read(within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1})
+		failed <- a.Read(cmrig.Within(t), make([]byte, 8), rdmacm.Region{Addr: 4096, Length: 8, RKey: 1})
 	}()
-	await(t, a.Done(), "the peer's DREQ")
+	cmrig.Await(t, a.Done(), "the peer's DREQ")
 	require.ErrorIs(t, a.Err(), rdmacm.ErrPeerDisconnected)
 	release()
 	err := <-failed
 	require.ErrorIs(t, err, ci.WCRemAccessErr.Err())
 	require.ErrorIs(t, err, rdmacm.ErrQPFailed)
 	require.ErrorIs(t, err, rdmacm.ErrEnded)
-	_, err = a.Recv(within(t))
+	_, err = a.Recv(cmrig.Within(t))
 	require.ErrorIs(t, err, rdmacm.ErrQPFailed, "later calls return the same reason")
 }
 
 // TestConnReadAfterEnd tests that messages that arrived before the peer closed can be read after the end.
 func TestConnReadAfterEnd(t *testing.T) {
 	a, b := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})
-	ctx := within(t)
+	ctx := cmrig.Within(t)
 	for i := range 20 {
 		require.NoError(t, b.Send(ctx, []byte{byte(i)}))
 	}
 	require.NoError(t, b.Close())
-	await(t, a.Done(), "the end")
+	cmrig.Await(t, a.Done(), "the end")
 	for i := range 20 {
 		m, err := a.Recv(ctx)
 		require.NoError(t, err)
@@ -378,7 +384,7 @@ func TestConnReadAfterEnd(t *testing.T) {
 
 func TestConnMistakes(t *testing.T) {
 	a, b := connPair(t, rdmacm.ConnConfig{MaxMessage: 100}, rdmacm.ConnConfig{MaxMessage: 50})
-	ctx := within(t)
+	ctx := cmrig.Within(t)
 	assert.Equal(t, 50, a.MaxMessage())
 	require.ErrorIs(t, a.Send(ctx, make([]byte, 51)), ci.InvalidParameter)
 	_, err := a.Do(ctx, ci.SendWR{Op: ci.OpSend})
@@ -397,7 +403,7 @@ func TestConnMistakes(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "four", string(buf[:n]))
 
-	m := a.ID().Manager()
+	m := rdmacm.New(a.ID().Manager())
 	for name, cfg := range map[string]rdmacm.ConnConfig{"depth": {Depth: -1}, "deep": {Depth: 8193},
 		"size": {MaxMessage: -1}, "long": {MaxMessage: 1<<30 + 1}} {
 		_, err := (&rdmacm.Dialer{Manager: m, Conn: cfg}).Dial(ctx, ap("10.66.0.1:1"))
@@ -407,21 +413,21 @@ func TestConnMistakes(t *testing.T) {
 	}
 	_, err = (&rdmacm.Dialer{}).Dial(ctx, ap("10.66.0.1:1"))
 	require.ErrorIs(t, err, ci.InvalidParameter)
-	_, err = (&rdmacm.Dialer{Manager: m, ID: rdmacm.IDConfig{Space: rdmacm.UDP}}).Dial(ctx, ap("10.66.0.1:1"))
+	_, err = (&rdmacm.Dialer{Manager: m, ID: cmid.IDConfig{Space: cmid.UDP}}).Dial(ctx, ap("10.66.0.1:1"))
 	require.ErrorIs(t, err, ci.InvalidServiceType)
 }
 
 func TestRequest(t *testing.T) {
 	l := newLAN()
-	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
-	ctx := within(t)
-	ln, err := s.m.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
+	s, c := l.Host(t, "10.66.0.1"), l.Host(t, "10.66.0.2")
+	ctx := cmrig.Within(t)
+	ln, err := s.M.Listen(ap("10.66.0.1:7174"), rdmacm.ListenConfig{})
 	require.NoError(t, err)
 	defer ln.Close()
 	results := make(chan error, 2)
 	dial := func(cfg rdmacm.ConnConfig) {
 		go func() {
-			conn, err := (&rdmacm.Dialer{Manager: c.m, Conn: cfg}).Dial(ctx, ap("10.66.0.1:7174"))
+			conn, err := (&rdmacm.Dialer{Manager: c.M, Conn: cfg}).Dial(ctx, ap("10.66.0.1:7174"))
 			if err == nil {
 				err = errors.Join(errors.New(string(bytes.TrimRight(conn.Reply(), "\x00"))), conn.Close())
 			}
@@ -452,8 +458,8 @@ func TestRequest(t *testing.T) {
 	r, err = ln.Accept(ctx)
 	require.NoError(t, err)
 	id := r.ID()
-	require.NoError(t, id.CreateQP(rdmacm.QPConfig{}))
-	require.NoError(t, id.Accept(ctx, rdmacm.ConnParam{}))
+	require.NoError(t, id.CreateQP(cmid.QPConfig{}))
+	require.NoError(t, id.Accept(ctx, cmid.ConnParam{}))
 	require.ErrorIs(t, <-results, rdmacm.ErrPlainPeer)
 	require.NoError(t, id.Close())
 
@@ -469,13 +475,18 @@ func TestRequest(t *testing.T) {
 
 // TestConnKeepAlive tests that KeepAlive detects a silent peer, and that blocked calls end.
 func TestConnKeepAlive(t *testing.T) {
-	var p probes
-	l := p.lan()
-	s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+	var dead atomic.Bool
+	l := &lan{Open: open, Network: sim.NewNetwork(sim.NetworkConfig{Filter: func(*sim.Datagram) impair.Verdict {
+		if dead.Load() {
+			return impair.Drop
+		}
+		return impair.Pass
+	}})}
+	s, c := l.Host(t, "10.66.0.1"), l.Host(t, "10.66.0.2")
 	alive := net.KeepAliveConfig{Enable: true, Idle: 50 * time.Millisecond, Interval: 50 * time.Millisecond, Count: 2}
 	a, _ := connect(t, s, c, rdmacm.ConnConfig{KeepAlive: alive, Linger: -1}, rdmacm.ConnConfig{Linger: -1})
-	p.dead.Store(true)
-	_, err := a.Recv(within(t))
+	dead.Store(true)
+	_, err := a.Recv(cmrig.Within(t))
 	require.ErrorIs(t, err, rdmacm.ErrEnded)
 	require.ErrorIs(t, err, rdmacm.ErrPeerLost)
 }
@@ -485,7 +496,7 @@ func TestStream(t *testing.T) {
 		"plain": {Plain: true, Depth: 8}} {
 		t.Run(name, func(t *testing.T) {
 			l := newLAN()
-			s, c := l.host(t, "10.66.0.1"), l.host(t, "10.66.0.2")
+			s, c := l.Host(t, "10.66.0.1"), l.Host(t, "10.66.0.2")
 			nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 				listen := cfg
 				listen.Plain = false

@@ -12,13 +12,16 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/rdmacm/cmid"
+	"ciddk/accesslayer/rdmacm/internal/address"
+	"ciddk/accesslayer/rdmacm/internal/failure"
 	"ciddk/ci"
 )
 
 // DatagramConfig describes a Datagram. The zero value is ready for use.
 type DatagramConfig struct {
 	// ID describes the partition, traffic class and so on. The port space is UDP.
-	ID IDConfig
+	ID cmid.IDConfig
 	// Depth is the number of datagrams that may wait for the application, and the number of sends that may be in
 	// progress; more that arrive are dropped. 0: 32. At most 8192. A Datagram allocates a buffer of the port's MTU for
 	// each.
@@ -32,13 +35,14 @@ type DatagramConfig struct {
 // methods may be called concurrently.
 type Datagram struct {
 	e    engine
-	id   *ID // of the QP
-	ln   *IDListener
+	id   *cmid.ID // of the QP
+	cfg  cmid.IDConfig
+	ln   *cmid.Listener
 	attr *ci.PortAttr // of the port, when the endpoint was opened
 	mtu  int
 	priv []byte
 	// requests are the lookups of peers.
-	requests *EventChannel
+	requests *cmid.EventChannel
 
 	avsMu sync.Mutex
 	avs   map[ci.AVAttr]*accesslayer.AV
@@ -59,20 +63,21 @@ const maxAVs = 256
 // ID.CreateQP, net.ErrClosed.
 func (m *Manager) ListenDatagram(local netip.AddrPort, cfg DatagramConfig) (*Datagram, error) {
 	const verb = "Manager.ListenDatagram"
-	if cfg.Depth < 0 || cfg.Depth > maxDepth || len(cfg.Private) > AnswerLen {
-		return nil, invalid(verb, "Depth is %d, want 1 to %d, or 0 for %d; Private has %d bytes, want at most %d",
-			cfg.Depth, maxDepth, defaultWindow, len(cfg.Private), AnswerLen)
+	if cfg.Depth < 0 || cfg.Depth > maxDepth || len(cfg.Private) > cmid.AnswerLen {
+		return nil, failure.Invalid(verb,
+			"Depth is %d, want 1 to %d, or 0 for %d; Private has %d bytes, want at most %d",
+			cfg.Depth, maxDepth, defaultWindow, len(cfg.Private), cmid.AnswerLen)
 	}
 	if cfg.Depth == 0 {
 		cfg.Depth = defaultWindow
 	}
-	cfg.ID.Space, cfg.ID.Type, cfg.ID.Events = UDP, ci.UD, nil
-	id, err := m.NewID(cfg.ID)
+	cfg.ID.Space, cfg.ID.Type, cfg.ID.Events = cmid.UDP, ci.UD, nil
+	id, err := m.ids.NewID(cfg.ID)
 	if err != nil {
 		return nil, err
 	}
-	d := &Datagram{id: id, priv: cfg.Private, avs: map[ci.AVAttr]*accesslayer.AV{}}
-	d.requests = NewEventChannel(d.answer)
+	d := &Datagram{id: id, cfg: cfg.ID, priv: cfg.Private, avs: map[ci.AVAttr]*accesslayer.AV{}}
+	d.requests = cmid.NewEventChannel(d.answer)
 	if err := d.open(local, cfg); err != nil {
 		return nil, errors.Join(err, d.e.undo(id))
 	}
@@ -83,12 +88,12 @@ func (d *Datagram) open(local netip.AddrPort, cfg DatagramConfig) error {
 	if err := d.id.Bind(netip.AddrPortFrom(local.Addr(), 0)); err != nil {
 		return err
 	}
-	src, err := d.id.placed("Bind")
-	if err != nil {
-		err = fmt.Errorf("%w: datagrams need the address of an HCA", syscall.EADDRNOTAVAIL)
-		return opError("listen", Addr{Space: UDP, AddrPort: local}, Addr{}, err)
+	src := d.id.Source()
+	if src.Port.Num == 0 {
+		err := fmt.Errorf("%w: datagrams need the address of an HCA", syscall.EADDRNOTAVAIL)
+		return failure.Op("listen", Addr{Space: cmid.UDP, AddrPort: local}, Addr{}, err)
 	}
-	attr, err := portAttr(d.id.m.al, src.Port)
+	attr, err := address.PortAttr(d.id.Manager().AL(), src.Port)
 	if err != nil {
 		return err
 	}
@@ -99,7 +104,7 @@ func (d *Datagram) open(local netip.AddrPort, cfg DatagramConfig) error {
 		return err
 	}
 	cfg.ID.Events = d.requests
-	d.ln, err = d.id.m.ListenID(local, ListenIDConfig{ID: cfg.ID})
+	d.ln, err = d.id.Manager().Listen(local, cmid.ListenConfig{ID: cfg.ID})
 	return err
 }
 
@@ -111,24 +116,24 @@ func (d *Datagram) answer() {
 			return
 		}
 		e.Ack()
-		if e.Type != EventConnectRequest {
+		if e.Type != cmid.EventConnectRequest {
 			continue
 		}
 		// After an error the peer repeats its request.
-		_ = e.ID.StartAccept(ConnParam{QP: &cm.QP{Num: d.e.qp.Num()}, Private: d.priv})
+		_ = e.ID.StartAccept(cmid.ConnParam{QP: &cm.QP{Num: d.e.qp.Num()}, Private: d.priv})
 		_ = e.ID.Close()
 	}
 }
 
 func (d *Datagram) fail(op string, err error) error {
-	return opError(op, d.LocalAddr(), Addr{Space: UDP}, err)
+	return failure.Op(op, d.LocalAddr(), Addr{Space: cmid.UDP}, err)
 }
 
 // Lookup looks up the endpoint at an address and port, and returns the Peer to send to. Errors: those of
 // ID.ResolveAddr, ResolveRoute and Connect for datagrams (*cm.LookupError, cm.ErrTimeout, the context's).
 func (d *Datagram) Lookup(ctx context.Context, remote netip.AddrPort) (Peer, error) {
-	cfg := DialIDConfig{ID: d.id.cfg, Local: netip.AddrPortFrom(d.id.LocalAddr().Addr(), 0), lookup: true}
-	id, err := d.id.m.DialID(ctx, remote, cfg)
+	cfg := cmid.DialConfig{ID: d.cfg, Local: netip.AddrPortFrom(d.id.LocalAddr().Addr(), 0), NoQP: true}
+	id, err := d.id.Manager().Dial(ctx, remote, cfg)
 	if err != nil {
 		return Peer{}, err
 	}
@@ -147,7 +152,8 @@ func (d *Datagram) SendTo(ctx context.Context, b []byte, to Peer) error {
 
 func (d *Datagram) sendTo(ctx context.Context, b []byte, to Peer) error {
 	if most := d.attr.MTUOf(to.AV.SL).Bytes(); len(b) > most {
-		return invalid("Datagram.SendTo", "the datagram has %d bytes, want at most %d (the port's MTU)", len(b), most)
+		return failure.Invalid("Datagram.SendTo", "the datagram has %d bytes, want at most %d (the port's MTU)",
+			len(b), most)
 	}
 	d.e.mu.Lock()
 	i, err := d.e.acquireLocked(ctx, false, nil)
@@ -200,7 +206,7 @@ func (d *Datagram) av(ctx context.Context, attr ci.AVAttr) (*accesslayer.AV, err
 func (d *Datagram) closeAVs() error {
 	var errs []error
 	for _, av := range d.avs {
-		errs = append(errs, unlessGone(av.Destroy()))
+		errs = append(errs, failure.UnlessGone(av.Destroy()))
 	}
 	clear(d.avs)
 	return errors.Join(errs...)
@@ -232,16 +238,16 @@ func (d *Datagram) RecvFrom(ctx context.Context, b []byte) (int, Peer, error) {
 // sender returns the sender of a datagram. Its Q_Key is assumed to be that of port space UDP.
 func (d *Datagram) sender(wc *ci.WC, grh []byte) Peer {
 	src := d.id.Source()
-	p := Peer{QPN: wc.SrcQP, QKey: QKey}
+	p := Peer{QPN: wc.SrcQP, QKey: cmid.QKey}
 	p.AV = ci.AVAttr{Port: src.Port.Num, SL: wc.SL, DLID: wc.SLID, PathBits: wc.PathBits}
 	if wc.Flags&ci.WCGRH == 0 {
 		return p
 	}
 	p.AV.Global = true
-	p.AV.GRH = ci.GRH{SGIDIndex: src.GIDIndex, HopLimit: hopLimit}
+	p.AV.GRH = ci.GRH{SGIDIndex: src.GIDIndex, HopLimit: address.HopLimit}
 	switch {
 	case d.attr.Link == ci.LinkEthernet && grh[0]>>4 != 6: // IPv4 in the last 20 bytes (annex A17)
-		p.AV.GRH.DGID = gidOf(netip.AddrFrom4([4]byte(grh[32:36])))
+		p.AV.GRH.DGID = address.GIDOf(netip.AddrFrom4([4]byte(grh[32:36])))
 		p.AV.GRH.TrafficClass = grh[21]
 	default:
 		p.AV.GRH.DGID = ci.GID(grh[8:24])
@@ -265,7 +271,7 @@ func (d *Datagram) LocalAddr() Addr {
 }
 
 // ID returns the underlying ID: its QP, PD and events. The Datagram closes it.
-func (d *Datagram) ID() *ID { return d.id }
+func (d *Datagram) ID() *cmid.ID { return d.id }
 
 // Close leaves groups and releases all resources. Datagrams that were not sent yet are dropped. It is idempotent. Calls
 // in progress return ErrEnded with net.ErrClosed. Do not call it from a callback.

@@ -13,20 +13,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
+	"ciddk/internal/cmrig"
 )
 
 func TestDatagramEndpoint(t *testing.T) {
 	for name, ip := range map[string][2]string{"IPv4": {"10.66.0.1", "10.66.0.2"}, "IPv6": {"fd66::1", "fd66::2"}} {
 		t.Run(name, func(t *testing.T) {
 			l := newLAN()
-			s, c := l.host(t, ip[0]), l.host(t, ip[1])
-			ctx := within(t)
-			server, err := s.m.ListenDatagram(netip.AddrPortFrom(netip.MustParseAddr(ip[0]), 7174),
+			s, c := l.Host(t, ip[0]), l.Host(t, ip[1])
+			ctx := cmrig.Within(t)
+			server, err := s.M.ListenDatagram(netip.AddrPortFrom(netip.MustParseAddr(ip[0]), 7174),
 				rdmacm.DatagramConfig{Private: []byte("here")})
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, server.Close()) }()
-			client, err := c.m.ListenDatagram(netip.AddrPortFrom(netip.MustParseAddr(ip[1]), 0),
+			client, err := c.M.ListenDatagram(netip.AddrPortFrom(netip.MustParseAddr(ip[1]), 0),
 				rdmacm.DatagramConfig{Depth: 4})
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, client.Close()) }()
@@ -91,36 +93,36 @@ func TestDatagramEndpoint(t *testing.T) {
 // TestDatagramManyPeers tests an endpoint that replies to more senders than it keeps address vectors for.
 func TestDatagramManyPeers(t *testing.T) {
 	l := newLAN()
-	s := l.host(t, "10.66.0.1")
-	ctx := within(t)
-	d, err := s.m.ListenDatagram(ap("10.66.0.1:0"), rdmacm.DatagramConfig{})
+	s := l.Host(t, "10.66.0.1")
+	ctx := cmrig.Within(t)
+	d, err := s.M.ListenDatagram(ap("10.66.0.1:0"), rdmacm.DatagramConfig{})
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, d.Close()) }()
 	for i := range 600 {
 		at := netip.AddrFrom4([4]byte{10, 66, byte(1 + i/200), byte(1 + i%200)})
-		to := rdmacm.Peer{QPN: 17, QKey: rdmacm.QKey, AV: ci.AVAttr{Port: 1, Global: true,
+		to := rdmacm.Peer{QPN: 17, QKey: cmid.QKey, AV: ci.AVAttr{Port: 1, Global: true,
 			GRH: ci.GRH{DGID: ci.GID(at.As16()), HopLimit: 64}}}
 		require.NoError(t, d.SendTo(ctx, []byte("x"), to))
 	}
-	assert.LessOrEqual(t, s.hcas["10.66.0.1"].Live()["AV"], 256+20)
+	assert.LessOrEqual(t, s.HCAs["10.66.0.1"].Live()["AV"], 256+20)
 }
 
 func TestDatagramMistakes(t *testing.T) {
 	l := newLAN()
-	s := l.host(t, "10.66.0.1")
-	_, err := s.m.ListenDatagram(netip.AddrPort{}, rdmacm.DatagramConfig{})
+	s := l.Host(t, "10.66.0.1")
+	_, err := s.M.ListenDatagram(netip.AddrPort{}, rdmacm.DatagramConfig{})
 	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
-	_, err = s.m.ListenDatagram(ap("10.66.0.9:0"), rdmacm.DatagramConfig{})
+	_, err = s.M.ListenDatagram(ap("10.66.0.9:0"), rdmacm.DatagramConfig{})
 	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
-	_, err = s.m.ListenDatagram(ap("10.66.0.1:0"), rdmacm.DatagramConfig{Depth: -1})
+	_, err = s.M.ListenDatagram(ap("10.66.0.1:0"), rdmacm.DatagramConfig{Depth: -1})
 	require.ErrorIs(t, err, ci.InvalidParameter)
-	d, err := s.m.ListenDatagram(ap("10.66.0.1:7"), rdmacm.DatagramConfig{})
+	d, err := s.M.ListenDatagram(ap("10.66.0.1:7"), rdmacm.DatagramConfig{})
 	require.NoError(t, err)
-	_, err = s.m.ListenDatagram(ap("10.66.0.1:7"), rdmacm.DatagramConfig{})
+	_, err = s.M.ListenDatagram(ap("10.66.0.1:7"), rdmacm.DatagramConfig{})
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.NoError(t, d.Close())
 	require.NoError(t, d.Close())
-	d, err = s.m.ListenDatagram(ap("10.66.0.1:7"), rdmacm.DatagramConfig{})
+	d, err = s.M.ListenDatagram(ap("10.66.0.1:7"), rdmacm.DatagramConfig{})
 	require.NoError(t, err, "Close has released the port")
 	require.NoError(t, d.Close())
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"ciddk/accesslayer/rdmacm/cmid"
+	"ciddk/accesslayer/rdmacm/internal/failure"
 	"ciddk/ci"
 )
 
@@ -15,7 +17,7 @@ type Dialer struct {
 	// Local is the address from which to connect; the zero value: any.
 	Local netip.AddrPort
 	// ID describes the port space, partition and so on. Its Type must be RC.
-	ID IDConfig
+	ID cmid.IDConfig
 	// Conn describes this end of the connection.
 	Conn ConnConfig
 }
@@ -36,10 +38,10 @@ func (d *Dialer) Dial(ctx context.Context, remote netip.AddrPort) (*Conn, error)
 	if err != nil {
 		space := d.ID.Space
 		if space == 0 {
-			space = TCP
+			space = cmid.TCP
 		}
 		to := Addr{Space: space, AddrPort: remote, Service: d.ID.Service}
-		return nil, opError("dial", Addr{Space: space}, to, err)
+		return nil, failure.Op("dial", Addr{Space: space}, to, err)
 	}
 	return c, nil
 }
@@ -47,16 +49,16 @@ func (d *Dialer) Dial(ctx context.Context, remote netip.AddrPort) (*Conn, error)
 func (d *Dialer) dial(ctx context.Context, remote netip.AddrPort) (*Conn, error) {
 	const verb = "Dialer.Dial"
 	if d.Manager == nil {
-		return nil, invalid(verb, "Dialer.Manager is nil")
+		return nil, failure.Invalid(verb, "Dialer.Manager is nil")
 	}
 	cfg := d.Conn
 	if err := cfg.complete(verb); err != nil {
 		return nil, err
 	}
-	if d.ID.Type != ci.RC || d.ID.Space == UDP {
+	if d.ID.Type != ci.RC || d.ID.Space == cmid.UDP {
 		return nil, notRC(verb)
 	}
-	id, err := d.Manager.NewID(d.ID)
+	id, err := d.Manager.ids.NewID(d.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +69,7 @@ func (d *Dialer) dial(ctx context.Context, remote netip.AddrPort) (*Conn, error)
 	return c, nil
 }
 
-func (d *Dialer) connect(ctx context.Context, id *ID, remote netip.AddrPort, cfg ConnConfig) (*Conn, error) {
+func (d *Dialer) connect(ctx context.Context, id *cmid.ID, remote netip.AddrPort, cfg ConnConfig) (*Conn, error) {
 	if d.Local.IsValid() {
 		if err := id.Bind(d.Local); err != nil {
 			return nil, err
@@ -83,7 +85,7 @@ func (d *Dialer) connect(ctx context.Context, id *ID, remote netip.AddrPort, cfg
 	if err != nil {
 		return nil, err // dial closes the ID
 	}
-	err = id.Connect(ctx, ConnParam{Private: cfg.private(cfg.Private, cfg.Plain), MinRNRTimer: rnrTimer})
+	err = id.Connect(ctx, cmid.ConnParam{Private: cfg.private(cfg.Private, cfg.Plain), MinRNRTimer: rnrTimer})
 	if err == nil {
 		err = c.welcome(id.Reply())
 	}

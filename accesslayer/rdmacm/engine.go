@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"ciddk/accesslayer"
+	"ciddk/accesslayer/rdmacm/cmid"
+	"ciddk/accesslayer/rdmacm/internal/failure"
 	"ciddk/ci"
 )
 
@@ -18,7 +20,7 @@ import (
 // Locks: posts is held shared during verbs of the QP, and exclusively to end them. mu guards the queues and is never
 // held during a verb.
 type engine struct {
-	id     *ID
+	id     *cmid.ID
 	qp     ci.QP
 	cq     *accesslayer.CQ
 	mr     *accesslayer.MR
@@ -74,22 +76,22 @@ type sendBuffer struct {
 }
 
 // creditID is the work request ID of credit messages: see credits.
-const creditID uint64 = KeepAliveID - 1
+const creditID uint64 = cmid.KeepAliveID - 1
 
 // engineConfig describes the queues of an engine.
 type engineConfig struct {
 	recvCount, recvSize int
 	sendCount, sendSize int
 	creditPlaces        int
-	qp                  QPConfig // KeepAlive and OnEvent are used; the engine sets the rest
+	qp                  cmid.QPConfig // KeepAlive and OnEvent are used; the engine sets the rest
 }
 
 // start creates the QP of an ID and posts the receives.
-func (e *engine) start(id *ID, cfg engineConfig) (err error) {
+func (e *engine) start(id *cmid.ID, cfg engineConfig) (err error) {
 	e.id, e.baton, e.creditPlaces = id, make(chan struct{}, 1), cfg.creditPlaces
 	q := cfg.qp
 	q.OneCQ = true
-	q.QPCaps = ci.QPCaps{SendDepth: cfg.sendCount + cfg.creditPlaces, RecvDepth: cfg.recvCount, SendSGE: 1, RecvSGE: 1}
+	q.Caps = ci.QPCaps{SendDepth: cfg.sendCount + cfg.creditPlaces, RecvDepth: cfg.recvCount, SendSGE: 1, RecvSGE: 1}
 	if err := id.CreateQP(q); err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func (e *engine) start(id *ID, cfg engineConfig) (err error) {
 }
 
 // undo ends an engine whose start has failed, or was followed by a step that failed.
-func (e *engine) undo(id *ID) error {
+func (e *engine) undo(id *cmid.ID) error {
 	if e.qp == nil {
 		return id.Close()
 	}
@@ -272,7 +274,7 @@ func (e *engine) handle(wcs []ci.WC) {
 			bad = wc.Err()
 		}
 		switch {
-		case wc.ID == KeepAliveID:
+		case wc.ID == cmid.KeepAliveID:
 		case wc.ID == creditID:
 			e.creditPlaces++
 			place = true
@@ -293,7 +295,7 @@ func (e *engine) handle(wcs []ci.WC) {
 		e.postRecv(i)
 	}
 	if cause != nil {
-		e.id.abort(cause)
+		e.id.Abort(cause)
 	} else if place && e.onPlace != nil {
 		e.onPlace()
 	}
@@ -465,7 +467,7 @@ func (e *engine) wait(ctx context.Context, i int) (ci.WC, error) {
 	case s.wc.Status == ci.WCFlushErr || errors.Is(e.failed, bad):
 		return s.wc, e.failed
 	default: // another call saw the end of the ID before this completion was polled
-		return s.wc, ended(fmt.Errorf("%w: %w", ErrQPFailed, bad))
+		return s.wc, failure.Ended(fmt.Errorf("%w: %w", ErrQPFailed, bad))
 	}
 }
 
@@ -500,7 +502,7 @@ func (e *engine) fail(cause error) {
 	cause = e.failLocked(cause)
 	e.mu.Unlock()
 	if cause != nil {
-		e.id.abort(cause)
+		e.id.Abort(cause)
 	}
 }
 
@@ -527,7 +529,7 @@ func (e *engine) failLocked(cause error) error {
 
 // setFailed makes cause the error of all calls; mu is held.
 func (e *engine) setFailed(cause error) {
-	e.failed = ended(cause)
+	e.failed = failure.Ended(cause)
 	e.readers.wake()
 	e.senders.wake()
 	for i := range e.sends {
@@ -545,7 +547,7 @@ func (e *engine) close(cause error) error {
 	e.posts.Unlock()
 	err := e.id.Close()
 	if e.mr != nil {
-		err = errors.Join(err, unlessGone(e.mr.Destroy()))
+		err = errors.Join(err, failure.UnlessGone(e.mr.Destroy()))
 	}
 	return err
 }

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"net/netip"
 
+	"ciddk/accesslayer/rdmacm/cmid"
+	"ciddk/accesslayer/rdmacm/internal/failure"
 	"ciddk/ci"
 )
 
 // ListenConfig describes a Listener. The zero value is ready for use.
 type ListenConfig struct {
 	// ID describes the port space, partition and so on. Its Type must be RC; Events is not used.
-	ID IDConfig
+	ID cmid.IDConfig
 	// Backlog bounds the requests that wait for Accept; more are rejected. 0: 128.
 	Backlog int
 	// Conn describes this end of the connections. Plain is set for a request whose sender is not a Conn.
@@ -21,7 +23,7 @@ type ListenConfig struct {
 
 // Listener receives requests for connections. All methods may be called concurrently.
 type Listener struct {
-	l   *IDListener
+	l   *cmid.Listener
 	cfg ConnConfig
 }
 
@@ -33,11 +35,11 @@ func (m *Manager) Listen(local netip.AddrPort, cfg ListenConfig) (*Listener, err
 	if err := cfg.Conn.complete(verb); err != nil {
 		return nil, err
 	}
-	if cfg.ID.Type != ci.RC || cfg.ID.Space == UDP {
+	if cfg.ID.Type != ci.RC || cfg.ID.Space == cmid.UDP {
 		return nil, notRC(verb)
 	}
 	cfg.ID.Events = nil
-	l, err := m.ListenID(local, ListenIDConfig{ID: cfg.ID, Backlog: cfg.Backlog})
+	l, err := m.ids.Listen(local, cmid.ListenConfig{ID: cfg.ID, Backlog: cfg.Backlog})
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ type Request struct {
 	// if the peer is not a Conn, and must not be changed.
 	Config ConnConfig
 
-	id      *ID
+	id      *cmid.ID
 	hello   hello
 	private []byte
 }
@@ -110,18 +112,19 @@ func (r *Request) Accept(ctx context.Context) (*Conn, error) {
 	plain := r.hello == hello{}
 	err := cfg.complete(verb)
 	if err == nil && cfg.Plain != plain {
-		err = invalid(verb, "Config.Plain was changed to %v; the peer's request determines it", cfg.Plain)
+		err = failure.Invalid(verb, "Config.Plain was changed to %v; the peer's request determines it", cfg.Plain)
 	}
 	if err != nil {
-		return nil, opError("accept", r.LocalAddr(), r.RemoteAddr(), errors.Join(err, r.id.Close()))
+		return nil, failure.Op("accept", r.LocalAddr(), r.RemoteAddr(), errors.Join(err, r.id.Close()))
 	}
 	c, err := newConn(r.id, cfg, plain)
 	if err != nil {
-		return nil, opError("accept", r.LocalAddr(), r.RemoteAddr(), errors.Join(err, r.id.Close()))
+		return nil, failure.Op("accept", r.LocalAddr(), r.RemoteAddr(), errors.Join(err, r.id.Close()))
 	}
 	c.connected(r.hello)
-	if err := r.id.Accept(ctx, ConnParam{Private: cfg.private(cfg.Private, plain), MinRNRTimer: rnrTimer}); err != nil {
-		return nil, opError("accept", r.LocalAddr(), r.RemoteAddr(), errors.Join(err, c.e.close(err)))
+	if err := r.id.Accept(ctx, cmid.ConnParam{Private: cfg.private(cfg.Private, plain),
+		MinRNRTimer: rnrTimer}); err != nil {
+		return nil, failure.Op("accept", r.LocalAddr(), r.RemoteAddr(), errors.Join(err, c.e.close(err)))
 	}
 	return c, nil
 }
@@ -137,4 +140,4 @@ func (r *Request) Reject(reason []byte) error {
 
 // ID returns the underlying ID, for programs that create the QP, post and poll by themselves. The program then accepts
 // or rejects, and closes, the ID, and does not use the Request any more.
-func (r *Request) ID() *ID { return r.id }
+func (r *Request) ID() *cmid.ID { return r.id }

@@ -9,29 +9,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/internal/cmrig"
 )
 
 // TestListenInZones listens on one port of one link-local address on two rails. Each listener receives the requests of
 // its rail. An address without a zone is that of the first adapter, whose zone it gets.
 func TestListenInZones(t *testing.T) {
 	rails := []*lan{newLAN(), newLAN()}
-	server := rails[0].host(t, "fe80::1%rail0")
-	server.lan = rails[1]
-	server.plug(t, "fe80::1%rail1")
+	server := rails[0].Host(t, "fe80::1%rail0")
+	server.LAN = rails[1].Network
+	server.Plug(t, "fe80::1%rail1")
 	var listeners []*rdmacm.Listener
 	for _, at := range []string{"[fe80::1%rail0]:7174", "[fe80::1%rail1]:7174"} {
-		ln, err := server.m.Listen(netip.MustParseAddrPort(at), rdmacm.ListenConfig{})
+		ln, err := server.M.Listen(netip.MustParseAddrPort(at), rdmacm.ListenConfig{})
 		require.NoError(t, err, at)
 		assert.Equal(t, at, ln.Addr().AddrPort.String())
 		listeners = append(listeners, ln)
 	}
 	for _, at := range []string{"[fe80::1]:7174", "[fe80::1%rail0]:7174", "[fe80::1%rail1]:7174"} {
-		_, err := server.m.Listen(netip.MustParseAddrPort(at), rdmacm.ListenConfig{})
+		_, err := server.M.Listen(netip.MustParseAddrPort(at), rdmacm.ListenConfig{})
 		require.ErrorIs(t, err, syscall.EADDRINUSE, at)
 	}
 	for i, rail := range rails {
-		client := rail.host(t, "fe80::2%rail")
-		ctx := within(t)
+		client := rail.Host(t, "fe80::2%rail")
+		ctx := cmrig.Within(t)
 		type result struct {
 			c   *rdmacm.Conn
 			err error
@@ -45,7 +46,7 @@ func TestListenInZones(t *testing.T) {
 			}
 			accepted <- r
 		}()
-		c, err := client.m.Dial(ctx, netip.MustParseAddrPort("[fe80::1%rail]:7174"))
+		c, err := client.M.Dial(ctx, netip.MustParseAddrPort("[fe80::1%rail]:7174"))
 		require.NoError(t, err, "rail %d", i)
 		r := <-accepted
 		require.NoError(t, r.err)

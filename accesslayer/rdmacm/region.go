@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"ciddk/accesslayer"
+	"ciddk/accesslayer/rdmacm/internal/failure"
 	"ciddk/ci"
 )
 
@@ -26,7 +27,8 @@ const RegionLen = 20
 // Slice returns the n bytes of the region at offset off. It fails if they are not within the region.
 func (r Region) Slice(off, n uint64) (Region, error) {
 	if off > r.Length || n > r.Length-off {
-		return Region{}, invalid("Region.Slice", "%d bytes at offset %d, and the region has %d", n, off, r.Length)
+		return Region{}, failure.Invalid("Region.Slice", "%d bytes at offset %d, and the region has %d", n, off,
+			r.Length)
 	}
 	return Region{Addr: r.Addr + off, Length: n, RKey: r.RKey}, nil
 }
@@ -45,12 +47,13 @@ func (r Region) MarshalBinary() ([]byte, error) { return r.AppendBinary(make([]b
 // address space. It cannot check whether the peer has the region and allows the access.
 func (r *Region) UnmarshalBinary(b []byte) error {
 	if len(b) != RegionLen {
-		return invalid("Region.UnmarshalBinary", "the data has %d bytes, want %d", len(b), RegionLen)
+		return failure.Invalid("Region.UnmarshalBinary", "the data has %d bytes, want %d", len(b), RegionLen)
 	}
 	u := Region{Addr: binary.BigEndian.Uint64(b), Length: binary.BigEndian.Uint64(b[8:]),
 		RKey: ci.Key(binary.BigEndian.Uint32(b[16:]))}
 	if u.Addr+u.Length < u.Addr {
-		return invalid("Region.UnmarshalBinary", "%d bytes at address %#x exceed the address space", u.Length, u.Addr)
+		return failure.Invalid("Region.UnmarshalBinary", "%d bytes at address %#x exceed the address space", u.Length,
+			u.Addr)
 	}
 	*r = u
 	return nil
@@ -122,7 +125,7 @@ func (m *Memory) Close() error {
 	m.closed = true
 	var errs []error
 	for _, mr := range slices.Collect(maps.Values(m.mrs)) {
-		errs = append(errs, unlessGone(mr.Destroy()))
+		errs = append(errs, failure.UnlessGone(mr.Destroy()))
 	}
 	clear(m.mrs)
 	return errors.Join(errs...)

@@ -175,7 +175,6 @@ func TestPath(t *testing.T) {
 	assert.Equal(t, 4, m.Retries)
 	var q mad.SA
 	require.NoError(t, mad.ParseSA(m.MAD, &q))
-	require.NoError(t, q.Check())
 	assert.Equal(t, mad.Get, q.Method)
 	assert.Equal(t, mad.AttrPathRecord, q.Attribute)
 	const usual = mad.PathSGID | mad.PathDGID | mad.PathReversible | mad.PathNumbPath

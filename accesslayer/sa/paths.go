@@ -171,7 +171,7 @@ func (p *Paths) find(key pathKey) *mad.PathRecord {
 		return nil
 	}
 	entry := e.Value.(*pathEntry)
-	if p.clock.Now()-entry.at >= p.cfg.MaxAge {
+	if p.clock.Elapsed()-entry.at >= p.cfg.MaxAge {
 		p.counters.Expired++
 		p.remove(e)
 		return nil
@@ -191,7 +191,7 @@ func (p *Paths) land(key pathKey, f *flight, rec *mad.PathRecord, err error) {
 	f.waiting = nil
 	f.cancel()
 	if err == nil && !f.stale && !p.closed {
-		p.keep(&pathEntry{key: key, rec: *rec, at: p.clock.Now()})
+		p.keep(&pathEntry{key: key, rec: *rec, at: p.clock.Elapsed()})
 	}
 	p.mu.Unlock()
 	for _, call := range waiting {

@@ -104,7 +104,8 @@ func TestPathsShare(t *testing.T) {
 	})
 }
 
-// Events of the port and notices of the administrator drop the paths that they concern, and those on their way.
+// TestPathsInvalidation checks that events of the port, and notices of the administrator, remove the paths that they
+// concern, also paths whose query is in progress.
 func TestPathsInvalidation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		al, ib, _ := world(t)

@@ -87,7 +87,7 @@ func TestStart(t *testing.T) {
 		_, now := s.last()
 		require.Equal(t, agents+1, now)
 
-		// Close ends a request that waits to be repeated at once, and one that waits for a response.
+		// Close ends two requests at once: one that waits for its repetition, and one that waits for a response.
 		s.reply(busy)
 		require.NoError(t, path(t.Context()))
 		synctest.Wait()

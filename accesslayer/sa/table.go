@@ -33,18 +33,12 @@ var (
 		(*mad.ServiceRecord).Put, (*mad.ServiceRecord).Parse}
 	MCMemberRecords = Attribute[mad.MCMemberRecord]{mad.AttrMCMemberRecord, mad.MCMemberRecordLen,
 		(*mad.MCMemberRecord).Put, (*mad.MCMemberRecord).Parse}
-	InformInfoRecords = Attribute[mad.InformInfoRecord]{mad.AttrInformInfoRecord, mad.InformInfoRecordLen,
-		(*mad.InformInfoRecord).Put, (*mad.InformInfoRecord).Parse}
 	SMInfoRecords = Attribute[mad.SMInfoRecord]{mad.AttrSMInfoRecord, mad.SMInfoRecordLen,
 		(*mad.SMInfoRecord).Put, (*mad.SMInfoRecord).Parse}
 	SwitchInfoRecords = Attribute[mad.SwitchInfoRecord]{mad.AttrSwitchInfoRecord, mad.SwitchInfoRecordLen,
 		(*mad.SwitchInfoRecord).Put, (*mad.SwitchInfoRecord).Parse}
 	PKeyTableRecords = Attribute[mad.PKeyTableRecord]{mad.AttrPKeyTableRecord, mad.PKeyTableRecordLen,
 		(*mad.PKeyTableRecord).Put, (*mad.PKeyTableRecord).Parse}
-	SLtoVLRecords = Attribute[mad.SLtoVLRecord]{mad.AttrSLtoVLRecord, mad.SLtoVLRecordLen,
-		(*mad.SLtoVLRecord).Put, (*mad.SLtoVLRecord).Parse}
-	VLArbRecords = Attribute[mad.VLArbRecord]{mad.AttrVLArbRecord, mad.VLArbRecordLen,
-		(*mad.VLArbRecord).Put, (*mad.VLArbRecord).Parse}
 	ClassPortInfos = Attribute[mad.ClassPortInfo]{mad.AttrClassPortInfo, mad.ClassPortInfoLen,
 		(*mad.ClassPortInfo).Put, (*mad.ClassPortInfo).Parse}
 )

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"ciddk/bench"
+	"ciddk/internal/svg"
 )
 
 // Sizes of a picture, in points: about the width of a text page.
@@ -39,10 +40,13 @@ var (
 	others     = []string{"#009E73", "#CC79A7", "#F0E442"}
 )
 
+// Classes of lines: axes and what helps the eye.
 const (
-	paper = "#FFFFFF"
-	ink   = "#000000"
-	rule  = "#DDDDDD"
+	ink  = "ink"
+	rule = "rule"
+
+	style = "path{stroke-width:.5}.ink{stroke:#000}.rule{stroke:#ddd}\n"
+	dark  = ".ink{stroke:#8b949e}.rule{stroke:#30363d}\n"
 )
 
 func colourOf(series []string, i int) string {
@@ -69,8 +73,7 @@ func Draw(t bench.Table, results []bench.Result) ([]byte, error) {
 func (d data) draw(t bench.Table) []byte {
 	rows := (len(d.panels) + columns - 1) / columns
 	height := float64(headHeight + rows*panelHeight)
-	s := newSVG(width, height)
-	s.rect(0, 0, width, height, paper)
+	s := canvas{svg.New(svg.Head{Width: width, Height: height, Label: titles[t], Style: style, Dark: dark})}
 	d.head(s, titles[t])
 	each := (width - 2*margin - (columns-1)*panelGap) / float64(columns)
 	for i, p := range d.panels {
@@ -78,18 +81,18 @@ func (d data) draw(t bench.Table) []byte {
 		y := headHeight + float64(i/columns)*panelHeight
 		d.panel(s, t, p, area{x, y, each, panelHeight - margin})
 	}
-	return s.bytes()
+	return s.Bytes()
 }
 
 // head draws the title and, below it, the legend.
-func (d data) head(s *svg, title string) {
+func (d data) head(s canvas, title string) {
 	const square, gap, size = 8, 4, 9
-	s.text(margin, margin+12, 12, start, title)
+	s.text(margin, margin+12, 12, "start", title)
 	x, y := float64(margin), float64(headHeight-2*gap-square)
 	for i, name := range d.series {
 		s.rect(x, y, square, square, colourOf(d.series, i))
 		x += square + gap
-		s.text(x, y+square, size, start, name)
+		s.text(x, y+square, size, "start", name)
 		x += textWidth(name, size) + 4*gap
 	}
 }
@@ -98,22 +101,22 @@ func (d data) head(s *svg, title string) {
 type area struct{ x, y, w, h float64 }
 
 // panel draws the bars of one message size with their axes.
-func (d data) panel(s *svg, t bench.Table, p panel, a area) {
+func (d data) panel(s canvas, t bench.Table, p panel, a area) {
 	u := unitOf(t, p.most())
 	most := p.most() / u.size * headRoom
 	left, bottom := a.x+axisWidth, a.y+a.h-axisHeight
 	plotWidth, plotHeight := a.w-axisWidth, a.h-axisHeight
 	at := func(v float64) float64 { return bottom - v/most*plotHeight }
 
-	s.text(left+plotWidth/2, a.y+a.h-4, 9, middle, "messages of "+bench.SizeText(p.size))
+	s.text(left+plotWidth/2, a.y+a.h-4, 9, "middle", "messages of "+bench.SizeText(p.size))
 	each := plotWidth / float64(len(p.groups))
 	for i, g := range p.groups {
-		s.text(left+(float64(i)+0.5)*each, bottom+11, 8, middle, g.name)
+		s.text(left+(float64(i)+0.5)*each, bottom+11, 8, "middle", g.name)
 	}
 	s.vertical(a.x+9, bottom-plotHeight/2, 9, fmt.Sprintf("%v, %s", t, u.name))
 	for _, k := range ticks(most) {
 		s.line(left, at(k.value), left+plotWidth, at(k.value), rule)
-		s.text(left-3, at(k.value)+3, 8, end, k.label)
+		s.text(left-3, at(k.value)+3, 8, "end", k.label)
 	}
 	s.line(left, bottom, left, at(most), ink)
 	s.line(left, bottom, left+plotWidth, bottom, ink)
@@ -123,7 +126,7 @@ func (d data) panel(s *svg, t bench.Table, p panel, a area) {
 }
 
 // bars draws the bars of a group, each with its figure on top.
-func (d data) bars(s *svg, g group, unit, left, room float64, at func(float64) float64) {
+func (d data) bars(s canvas, g group, unit, left, room float64, at func(float64) float64) {
 	const share = 0.88 // fraction of the available width
 	each := room * share / float64(len(d.series))
 	left += room * (1 - share) / 2
@@ -134,7 +137,7 @@ func (d data) bars(s *svg, g group, unit, left, room float64, at func(float64) f
 		v /= unit
 		x := left + float64(k)*each
 		s.rect(x, at(v), each-1, at(0)-at(v), colourOf(d.series, k))
-		s.text(x+(each-1)/2, at(v)-1, 7, middle, label(v))
+		s.text(x+(each-1)/2, at(v)-1, 7, "middle", label(v))
 	}
 }
 

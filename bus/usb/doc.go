@@ -3,7 +3,6 @@
 //
 //	u2c        the adapter's protocol
 //	crspace    registers of a card over I2C
-//	u2cfake    an adapter in software
 //
 // # Build tag
 //

@@ -42,6 +42,8 @@ var mocked = map[string][2]reflect.Type{
 	"FileMemory": {reflect.TypeFor[ci.FileMemory](), reflect.TypeFor[*MockFileMemory]()},
 	"DMA":        {reflect.TypeFor[ci.DMA](), reflect.TypeFor[*MockDMA]()},
 
+	"BatchMemory":  {reflect.TypeFor[ci.BatchMemory](), reflect.TypeFor[*MockBatchMemory]()},
+	"Copier":       {reflect.TypeFor[ci.Copier](), reflect.TypeFor[*MockCopier]()},
 	"AtomicMemory": {reflect.TypeFor[ci.AtomicMemory](), reflect.TypeFor[*MockAtomicMemory]()},
 
 	"UndeliveredReporter": {reflect.TypeFor[ci.UndeliveredReporter](), reflect.TypeFor[*MockUndeliveredReporter]()},
@@ -73,16 +75,16 @@ func TestMocksAreFresh(t *testing.T) {
 // type.
 func methods(typ reflect.Type, skip int) map[string]string {
 	m := map[string]string{}
-	for i := range typ.NumMethod() {
-		fn := typ.Method(i).Type
+	for method := range typ.Methods() {
+		fn := method.Type
 		var in, out []reflect.Type
 		for j := skip; j < fn.NumIn(); j++ {
 			in = append(in, fn.In(j))
 		}
-		for j := range fn.NumOut() {
-			out = append(out, fn.Out(j))
+		for result := range fn.Outs() {
+			out = append(out, result)
 		}
-		m[typ.Method(i).Name] = reflect.FuncOf(in, out, fn.IsVariadic()).String()
+		m[method.Name] = reflect.FuncOf(in, out, fn.IsVariadic()).String()
 	}
 	return m
 }

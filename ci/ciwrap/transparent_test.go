@@ -71,8 +71,7 @@ func (w *walk) object(typ reflect.Type, inner, outer any) {
 		return
 	}
 	w.seen[typ] = true
-	for i := range typ.NumMethod() {
-		m := typ.Method(i)
+	for m := range typ.Methods() {
 		w.verb(typ, m, inner, outer, nil)
 		if n := m.Type.NumOut(); n > 0 && m.Type.Out(n-1) == errorType {
 			w.verb(typ, m, inner, outer, errors.New("as the driver said it"))
@@ -97,8 +96,7 @@ func (w *walk) verb(typ reflect.Type, m reflect.Method, inner, outer any, fail e
 			match = append(match, v.Interface())
 		}
 	}
-	for i := range m.Type.NumOut() {
-		out := m.Type.Out(i)
+	for out := range m.Type.Outs() {
 		switch {
 		case out == errorType:
 			results = append(results, fail)

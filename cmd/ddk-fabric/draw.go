@@ -1,14 +1,14 @@
 package main
 
 import (
-	"bufio"
-	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"ciddk/fabric"
+	"ciddk/internal/svg"
 )
 
 type drawCmd struct {
@@ -19,7 +19,7 @@ type drawCmd struct {
 // Run implements the command.
 func (c *drawCmd) Run(p *program) error {
 	if (c.From == "") != (c.To == "") {
-		return fmt.Errorf("a route needs both --from and --to")
+		return errors.New("a route needs both --from and --to")
 	}
 	r, err := p.call(request{Do: "status"})
 	if err != nil {
@@ -81,16 +81,17 @@ func rows(s *fabric.Status) [][]int {
 	return out
 }
 
-// style has colors that can be read on light and on dark pages. It uses no variables, which librsvg and Inkscape lack.
-const style = `<style>
-svg{font-family:sans-serif;font-size:11px}text{fill:#1f2328;text-anchor:middle}.small{font-size:9px}
-.left{text-anchor:start}rect{stroke:#8c959f}.paper{fill:#ffffff;stroke:none}.Switch{fill:#ddf4ff}.CA,.Router{fill:#fff8c5}
-line{stroke-width:1.5}.active{stroke:#1a7f37}.wait{stroke:#9a6700;stroke-dasharray:6 3}` +
-	`.down{stroke:#cf222e;stroke-dasharray:2 4}.route{stroke:#8250df;stroke-width:4}
-@media(prefers-color-scheme:dark){text{fill:#e6edf3}rect{stroke:#6e7681}.paper{fill:#0d1117}.Switch{fill:#0c2d6b}` +
-	`.CA,.Router{fill:#3b2300}.active{stroke:#3fb950}.wait{stroke:#d29922}.down{stroke:#f85149}.route{stroke:#bc8cff}}
-</style>
+// style and dark have the colors for light and for dark pages, without variables, which librsvg and Inkscape lack.
+const (
+	style = `svg{font-size:11px}text{text-anchor:middle}.small{font-size:9px}
+.left{text-anchor:start}g rect{stroke:#8c959f}.Switch{fill:#ddf4ff}.CA,.Router{fill:#fff8c5}
+line{stroke-width:1.5}.active{stroke:#1a7f37}.wait{stroke:#9a6700;stroke-dasharray:6 3}
+.down{stroke:#cf222e;stroke-dasharray:2 4}.route{stroke:#8250df;stroke-width:4}
 `
+	dark = `g rect{stroke:#6e7681}.Switch{fill:#0c2d6b}.CA,.Router{fill:#3b2300}
+.active{stroke:#3fb950}.wait{stroke:#d29922}.down{stroke:#f85149}.route{stroke:#bc8cff}
+`
+)
 
 // draw writes a drawing of a fabric, with the links of a route emphasized.
 func draw(out io.Writer, s *fabric.Status, route []hop) error {
@@ -106,9 +107,7 @@ func draw(out io.Writer, s *fabric.Status, route []hop) error {
 			at[s.Nodes[n].ID] = spot{margin + (2*i+1)*(width-2*margin)/(2*len(r)), margin + l*cellHeight + boxHeight/2}
 		}
 	}
-	w := bufio.NewWriter(out)
-	fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n%s"+
-		"<rect class=\"paper\" width=\"100%%\" height=\"100%%\"/>\n", width, height, width, height, style)
+	w := svg.New(svg.Head{Width: float64(width), Height: float64(height), Label: "Fabric", Style: style, Dark: dark})
 	drawLinks(w, s, at, onRoute(route))
 	for _, n := range s.Nodes {
 		drawNode(w, &n, at[n.ID])
@@ -116,13 +115,13 @@ func draw(out io.Writer, s *fabric.Status, route []hop) error {
 	x := margin
 	for _, l := range []struct{ class, text string }{{"active", "active"}, {"wait", "up, not active"}, {"down", "down"},
 		{"route", "route"}} {
-		fmt.Fprintf(w, "<line class=\"%s\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/><text class=\"left\" x=\"%d\" "+
-			"y=\"%d\">%s</text>\n",
-			l.class, x, height-margin/2-4, x+24, height-margin/2-4, x+30, height-margin/2, l.text)
+		y := height - margin/2
+		w.Put("line", "", "class", l.class, "x1", x, "y1", y-4, "x2", x+24, "y2", y-4)
+		w.Put("text", l.text, "class", "left", "x", x+30, "y", y)
 		x += 120
 	}
-	fmt.Fprintln(w, "</svg>")
-	return w.Flush()
+	_, err := out.Write(w.Bytes())
+	return err
 }
 
 // onRoute returns the ports of a route.
@@ -135,7 +134,7 @@ func onRoute(route []hop) map[hop]bool {
 }
 
 // drawLinks draws each link once. Links between the same nodes are drawn side by side.
-func drawLinks(w io.Writer, s *fabric.Status, at map[string]spot, route map[hop]bool) {
+func drawLinks(w *svg.Picture, s *fabric.Status, at map[string]spot, route map[hop]bool) {
 	parallel := make(map[[2]string]int)
 	for _, n := range s.Nodes {
 		for _, p := range n.Ports {
@@ -156,17 +155,15 @@ func drawLinks(w io.Writer, s *fabric.Status, at map[string]spot, route map[hop]
 			if route[hop{n.ID, p.Num}] && route[hop{p.Peer, p.PeerPort}] {
 				class = "route"
 			}
-			fmt.Fprintf(w, "<line class=\"%s\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"><title>%s</title></line>\n",
-				class,
-				a.x+shift, a.y, b.x+shift, b.y, escape(fmt.Sprintf("%s:%d - %s:%d %s %s", n.ID, p.Num,
-					p.Peer, p.PeerPort,
-					p.State, p.Rate)))
+			w.Open("line", "class", class, "x1", a.x+shift, "y1", a.y, "x2", b.x+shift, "y2", b.y)
+			w.Put("title", fmt.Sprintf("%s:%d - %s:%d %s %s", n.ID, p.Num, p.Peer, p.PeerPort, p.State, p.Rate))
+			w.Close()
 		}
 	}
 }
 
 // drawNode draws a box with the name and the LIDs of a node.
-func drawNode(w io.Writer, n *fabric.NodeStatus, at spot) {
+func drawNode(w *svg.Picture, n *fabric.NodeStatus, at spot) {
 	var lids []string
 	if n.Kind == "Switch" {
 		lids = append(lids, fmt.Sprint(n.LID))
@@ -180,16 +177,11 @@ func drawNode(w io.Writer, n *fabric.NodeStatus, at spot) {
 	if r := []rune(name); len(r) > 11 {
 		name = string(r[:10]) + "…"
 	}
-	fmt.Fprintf(w, "<g><title>%s %s</title><rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\"/>"+
-		"<text x=\"%d\" y=\"%d\">%s</text><text class=\"small\" x=\"%d\" y=\"%d\">LID %s</text></g>\n", n.Kind,
-		escape(n.Description), n.Kind, at.x-boxWidth/2, at.y-boxHeight/2, boxWidth, boxHeight, at.x,
-		at.y-2, escape(name),
-		at.x, at.y+11, strings.Join(lids, " "))
-}
-
-// escape returns a text for XML.
-func escape(s string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
-	return b.String()
+	w.Open("g")
+	w.Put("title", n.Kind+" "+n.Description)
+	w.Put("rect", "", "class", n.Kind, "x", at.x-boxWidth/2, "y", at.y-boxHeight/2, "width", boxWidth,
+		"height", boxHeight, "rx", 5)
+	w.Put("text", name, "x", at.x, "y", at.y-2)
+	w.Put("text", "LID "+strings.Join(lids, " "), "class", "small", "x", at.x, "y", at.y+11)
+	w.Close()
 }

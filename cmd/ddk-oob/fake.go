@@ -4,9 +4,9 @@ import (
 	"ciddk/bus/usb"
 	"ciddk/bus/usb/crspace"
 	"ciddk/bus/usb/u2c"
-	"ciddk/bus/usb/u2cfake"
 	"ciddk/hca/mlx4/model"
 	"ciddk/internal/mlx4/prm"
+	"ciddk/internal/u2cfake"
 	"ciddk/link/direct"
 )
 

@@ -14,9 +14,9 @@ import (
 	"ciddk/bus/usb"
 	"ciddk/bus/usb/crspace"
 	"ciddk/bus/usb/u2c"
-	"ciddk/bus/usb/u2cfake"
 	"ciddk/internal/command"
 	"ciddk/internal/mlx4/prm"
+	"ciddk/internal/u2cfake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -17,7 +17,7 @@ import (
 	"ciddk/ci/ciwrap"
 	"ciddk/internal/testenv"
 	"ciddk/validate"
-	"ciddk/validate/model/explore"
+	"ciddk/validate/explore"
 	"ciddk/validate/suite"
 	"ciddk/validate/suite/modelsuite/modelmutants"
 )
@@ -28,7 +28,7 @@ func TestModelRules(t *testing.T) {
 	require.NoError(t, err)
 	id := regexp.MustCompile(`"((?:CI|IBTA|SAS|WIRE)-[A-Za-z0-9.]+-\d\d)"`)
 	n := 0
-	for _, dir := range []string{"../../validate/model", "../../validate/model/explore"} {
+	for _, dir := range []string{"../../internal/model", "../../validate/explore"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		require.NoError(t, err)
 		for _, f := range files {
@@ -68,6 +68,23 @@ func TestExploreReference(t *testing.T) {
 			t.Fatal(f.Story())
 		}
 		assert.EqualValues(t, 60, n)
+	}
+}
+
+// TestPairs measures how many pairs of features the bounded part of a certificate visits.
+func TestPairs(t *testing.T) {
+	for _, link := range []string{"direct", "network"} {
+		c := exploring(link, nil)
+		c.Rows, c.Traces, c.Pairs = 400, 400, &explore.Pairs{}
+		_, f, err := explore.Explore(t.Context(), c)
+		require.NoError(t, err)
+		if f != nil {
+			t.Fatal(f.Story())
+		}
+		visited, permitted := c.Pairs.Count()
+		t.Logf("%s: %d of %d rows judged to their end, %d of %d pairs visited", link, c.Pairs.Visited, c.Pairs.Rows,
+			visited, permitted)
+		assert.Greater(t, visited*100, permitted*95)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"ciddk/validate/mutant"
 	"ciddk/validate/suite"
 	"ciddk/validate/suite/suitemutants"
+	"ciddk/validate/suite/wiresuite"
 )
 
 // update makes TestIDs write the listing, unless an id is lost.
@@ -82,6 +83,17 @@ func listIDs(t *testing.T) []string {
 	}
 	for _, m := range set.All() {
 		broken = append(broken, fmt.Sprintf("mutant %s %s", m.Name, m.Breaks))
+	}
+	peer := wiresuite.PeerSuite()
+	for _, r := range peer.Requirements {
+		if _, isListed := catalog.Requirement(r.ID); !isListed {
+			requirements = append(requirements, fmt.Sprintf("requirement %s %s", r.ID, r.Level))
+		}
+	}
+	for _, c := range peer.Cases {
+		if _, isListed := catalog.Case(c.ID); !isListed {
+			cases = append(cases, fmt.Sprintf("case %s %s", c.ID, strings.Join(c.Requirements, " ")))
+		}
 	}
 	slices.Sort(cases)
 	slices.Sort(broken)

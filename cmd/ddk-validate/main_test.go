@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"ciddk/cmd/ddk-validate/cli"
-	"ciddk/cmd/ddk-validate/through"
 	"ciddk/validate/suite"
 	"ciddk/validate/suite/suitemutants"
+	"ciddk/validate/through"
 )
 
 // TestMain makes the test's program a daemon process, a worker, or the process that finds a profile, when a run starts
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == "worker" || os.Args[1] == "profile") {
 		os.Exit(cli.Main(testConfig(), os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // testConfig is the program's configuration with the drivers of the tests.

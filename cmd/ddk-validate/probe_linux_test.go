@@ -32,7 +32,7 @@ func TestSNMPCounters(t *testing.T) {
 // TestLinkProbe checks that loopback loses nothing unless a socket's buffer overflows, which the kernel counts.
 func TestLinkProbe(t *testing.T) {
 	to := netip.MustParseAddr("127.0.0.3")
-	p := newLinkProbe(to, currentNetwork)
+	p := newLinkProbe(to, func(f func() error) error { return f() })
 	sent, lost, err := p.run(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, probeCount, sent)

@@ -24,7 +24,7 @@ import (
 	"ciddk/link/udp"
 	"ciddk/rvt"
 	"ciddk/validate"
-	"ciddk/wire"
+	"ciddk/validate/udpend"
 )
 
 // description is the node description of the HCAs, which a vendor command returns.
@@ -353,8 +353,8 @@ func udpLink(o validate.Options) (l linkage, err error) {
 	if err != nil {
 		return l, err
 	}
-	var addrs []netip.Addr // first those of the HCAs, then those of the certifier
-	open := currentNetwork
+	var addrs []netip.Addr                            // first those of the HCAs, then those of the certifier
+	open := func(f func() error) error { return f() } // in the network of the process
 	if v6 {
 		addrs = []netip.Addr{netip.IPv6Loopback()}
 		if space, err := space6(); err == nil {
@@ -385,7 +385,8 @@ func udpLink(o validate.Options) (l linkage, err error) {
 			l.nobody = addrs[3].As16()
 		}
 		l.end = func() (validate.Wire, error) {
-			return openEnd(open, addrs[2], addrs[3], cmp.Or(port, wire.RoCEv2Port), privileged)
+			return udpend.Open(udpend.Config{Addr: addrs[2], Other: addrs[3], Port: port, Headers: privileged,
+				Within: open})
 		}
 	}
 	return l, nil

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"ciddk/cmd/ddk-validate/cli"
-	"ciddk/cmd/ddk-validate/through"
 	mlx4userlib "ciddk/hca/mlx4/userlib"
 	"ciddk/hca/reference/userlib"
+	"ciddk/validate"
+	"ciddk/validate/through"
 )
 
 // layers are what --through accepts.
-func layers() []cli.Layer { return through.Layers(userlib.New(), mlx4userlib.New()) }
+func layers() []validate.Layer { return through.Layers(userlib.New(), mlx4userlib.New()) }

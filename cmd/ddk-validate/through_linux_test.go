@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/cmd/ddk-validate/cli"
-	"ciddk/cmd/ddk-validate/through"
 	"ciddk/internal/testenv"
 	"ciddk/validate"
 	"ciddk/validate/suite/cisuite"
+	"ciddk/validate/through"
 )
 
 // TestThroughUser runs cases of every kind of verb through a daemon. The layer is part of the driver's name, so that a
@@ -78,7 +78,7 @@ func TestThroughServices(t *testing.T) {
 		assert.Equal(t, validate.Pass, r.Status, "%s: %s", r.Case, r.Reason)
 		passed++
 	}
-	assert.Greater(t, passed, 50)
+	assert.Greater(t, passed, 25)
 }
 
 // TestThroughTools runs cases that use the tools of a target through the process boundary: an end of the link, a link

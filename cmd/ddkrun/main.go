@@ -29,7 +29,7 @@
 //     user's cache directory, or to another one that only the user can change. Children of the program inherit it.
 //     With --compile, it is compiled with the C compiler of the machine (cc) instead.
 //   - seccomp: ddkrun is notified of the program's system calls on such files, and executes them. It works for static
-//     programs and Go programs. Package ciddk/cmd/ddkrun/seccomp describes it.
+//     programs and Go programs. Package ciddk/internal/seccomp describes it.
 //   - auto, the default: seccomp for static programs and where no directory can have the library, else preload.
 //
 // # Memory

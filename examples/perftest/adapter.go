@@ -90,7 +90,7 @@ func (a *adapter) openCA(al *accesslayer.AL, o *options) (ca *accesslayer.CA, er
 			return nil, err
 		}
 		a.undo.add(a.cm.Close)
-		ca, a.pd, err = a.cm.Device(guid)
+		ca, a.pd, err = a.cm.IDs().Device(guid)
 		return ca, err
 	}
 	client, err := al.Open(accesslayer.ClientConfig{Name: "perftest"})

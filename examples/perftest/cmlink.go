@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"ciddk/accesslayer"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/examples/perftest/exchange"
 )
@@ -21,10 +21,10 @@ const (
 	cmSendOff = cmRecvs * cmSlotLen
 )
 
-// A cmLink is an exchange.Link over a reliable connection of RDMA CM. Each message is one SEND. It uses an rdmacm.ID,
+// A cmLink is an exchange.Link over a reliable connection of RDMA CM. Each message is one SEND. It uses an cmid.ID,
 // not a Conn, because perftest negotiates a connection without RDMA reads, and Pending must not block.
 type cmLink struct {
-	id     *rdmacm.ID
+	id     *cmid.ID
 	mr     *accesslayer.MR
 	buf    []byte
 	region ci.Region
@@ -33,17 +33,17 @@ type cmLink struct {
 }
 
 // cmLinkQP describes the queue pair of a cmLink.
-func cmLinkQP() rdmacm.QPConfig {
-	return rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 2, RecvDepth: cmRecvs}}}
+func cmLinkQP() cmid.QPConfig {
+	return cmid.QPConfig{Caps: ci.QPCaps{SendDepth: 2, RecvDepth: cmRecvs}}
 }
 
 // cmLinkTerms are the connection parameters of perftest: no RDMA reads.
-var cmLinkTerms = rdmacm.ConnParam{ResponderResources: -1, InitiatorDepth: -1}
+var cmLinkTerms = cmid.ConnParam{ResponderResources: -1, InitiatorDepth: -1}
 
 // dialCM connects to a perftest server.
 func dialCM(ctx context.Context, a *adapter, to netip.AddrPort) (exchange.Link, net.Addr, error) {
 	l := &cmLink{}
-	id, err := a.cm.DialID(ctx, to, rdmacm.DialIDConfig{Local: netip.AddrPortFrom(a.addr, 0), QP: cmLinkQP(),
+	id, err := a.cm.IDs().Dial(ctx, to, cmid.DialConfig{Local: netip.AddrPortFrom(a.addr, 0), QP: cmLinkQP(),
 		Conn: cmLinkTerms, Setup: l.prepare})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("no server: %w", err), l.release())
@@ -52,7 +52,7 @@ func dialCM(ctx context.Context, a *adapter, to netip.AddrPort) (exchange.Link, 
 }
 
 // acceptCM waits for a client until ctx ends, and then for its connection until the timeout.
-func acceptCM(ctx context.Context, ln *rdmacm.IDListener, timeout time.Duration) (exchange.Link, net.Addr, error) {
+func acceptCM(ctx context.Context, ln *cmid.Listener, timeout time.Duration) (exchange.Link, net.Addr, error) {
 	id, err := ln.Accept(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("waiting for a client: %w", err)
@@ -73,7 +73,7 @@ func acceptCM(ctx context.Context, ln *rdmacm.IDListener, timeout time.Duration)
 }
 
 // prepare creates the buffers of an ID with a queue pair, and posts the receives.
-func (l *cmLink) prepare(id *rdmacm.ID) error {
+func (l *cmLink) prepare(id *cmid.ID) error {
 	l.id, l.buf = id, make([]byte, cmSendOff+cmSlotLen)
 	pd, err := id.PD()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/examples/perftest/exchange"
 )
@@ -27,8 +28,8 @@ const minRNRTimer = 12
 // A lane is a queue pair with its peer.
 type lane struct {
 	qp            ci.QP
-	id            *rdmacm.ID // with -R
-	to            ci.Dest    // UD: the peer
+	id            *cmid.ID // with -R
+	to            ci.Dest  // UD: the peer
 	local, remote exchange.Dest
 	sendOff       uint64 // of its data in the source region
 	recvOff       uint64 // and in the target region
@@ -126,24 +127,27 @@ func (s *session) connectLanes() error {
 }
 
 // cmSpace returns the port space of the queue pairs with -R.
-func (o *options) cmSpace() rdmacm.IDConfig {
+func (o *options) cmSpace() cmid.IDConfig {
 	if o.Service == service(ci.UD) {
-		return rdmacm.IDConfig{Space: rdmacm.UDP}
+		return cmid.IDConfig{Space: cmid.UDP}
 	}
-	return rdmacm.IDConfig{Space: rdmacm.TCP}
+	return cmid.IDConfig{Space: cmid.TCP}
 }
 
 // cmTerms returns the connection parameters. Tests with reads and atomics have as many at a time as the adapter
 // supports.
-func (s *session) cmTerms() rdmacm.ConnParam {
+func (s *session) cmTerms() cmid.ConnParam {
 	if s.o.Test.verb != read && s.o.Test.verb != atomic {
-		return rdmacm.ConnParam{ResponderResources: -1, InitiatorDepth: -1}
+		return cmid.ConnParam{ResponderResources: -1, InitiatorDepth: -1}
 	}
-	return rdmacm.ConnParam{ResponderResources: s.reads, InitiatorDepth: s.reads}
+	return cmid.ConnParam{ResponderResources: s.reads, InitiatorDepth: s.reads}
 }
 
 // cmQP describes the queue pair of a lane for RDMA CM.
-func (s *session) cmQP() rdmacm.QPConfig { return rdmacm.QPConfig{PD: s.a.pd, QPCreate: s.qpCreate()} }
+func (s *session) cmQP() cmid.QPConfig {
+	c := s.qpCreate()
+	return cmid.QPConfig{PD: s.a.pd, Caps: c.QPCaps, SendCQ: c.SendCQ, RecvCQ: c.RecvCQ}
+}
 
 // dialLanes connects the queue pairs to a server with RDMA CM.
 func (s *session) dialLanes(ctx context.Context, to netip.AddrPort) error {
@@ -172,10 +176,10 @@ func (s *session) dialLanes(ctx context.Context, to netip.AddrPort) error {
 
 // dialLane connects a queue pair. It tries again after ECONNREFUSED, because a perftest server begins to listen a
 // moment after the barrier.
-func (s *session) dialLane(ctx context.Context, to netip.AddrPort) (*rdmacm.ID, error) {
+func (s *session) dialLane(ctx context.Context, to netip.AddrPort) (*cmid.ID, error) {
 	const pause = 50 * time.Millisecond
 	for {
-		id, err := s.a.cm.DialID(ctx, to, rdmacm.DialIDConfig{ID: s.o.cmSpace(), Local: netip.AddrPortFrom(s.a.addr, 0),
+		id, err := s.a.cm.IDs().Dial(ctx, to, cmid.DialConfig{ID: s.o.cmSpace(), Local: netip.AddrPortFrom(s.a.addr, 0),
 			QP: s.cmQP(), Conn: s.cmTerms()})
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return id, err
@@ -189,7 +193,7 @@ func (s *session) dialLane(ctx context.Context, to netip.AddrPort) (*rdmacm.ID, 
 }
 
 // acceptLanes accepts the client's queue pairs.
-func (s *session) acceptLanes(ctx context.Context, ln *rdmacm.IDListener) error {
+func (s *session) acceptLanes(ctx context.Context, ln *cmid.Listener) error {
 	for range s.o.QPs {
 		id, err := ln.Accept(ctx)
 		if err != nil {
@@ -269,7 +273,7 @@ func (s *session) recvQPN(ctx context.Context, l *lane) error {
 		return errors.New("the client sent a datagram without its QP number: is it perftest?")
 	}
 	p := l.id.Peer()
-	p.QPN, p.QKey = ci.QPN(s.wcs[0].Imm), rdmacm.QKey
+	p.QPN, p.QKey = ci.QPN(s.wcs[0].Imm), cmid.QKey
 	return s.setPeer(l, p)
 }
 

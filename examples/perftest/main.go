@@ -12,7 +12,7 @@
 // As with the originals, both sides need the same test and options. The program reports a difference that the protocol
 // shows: an unexpected queue pair or message length, another size or count in the results.
 //
-// The queue pairs are those of package ci and package accesslayer, or of rdmacm.ID with -R, because the tests set their
+// The queue pairs are those of package ci and package accesslayer, or of cmid.ID with -R, because the tests set their
 // depths, signaling and inline sizes. A measurement posts and polls by itself.
 package main
 

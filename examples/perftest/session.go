@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"ciddk/accesslayer"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/examples/perftest/exchange"
 )
@@ -65,7 +65,7 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 }
 
 // cmListeners are the listeners of a server with -R and -z. The queue pairs of UD use another port space.
-type cmListeners struct{ talk, lanes *rdmacm.IDListener }
+type cmListeners struct{ talk, lanes *cmid.Listener }
 
 // setUp connects to the peer, creates the objects and connects the queue pairs.
 func (s *session) setUp(ctx context.Context) error {
@@ -158,15 +158,15 @@ func (s *session) dialCM(ctx context.Context, remote *netip.AddrPort) (exchange.
 // acceptCM listens for the link and for the queue pairs. A client may connect the queue pairs right after the barrier.
 func (s *session) acceptCM(ctx context.Context, listeners *cmListeners) (exchange.Link, net.Addr, error) {
 	at := netip.AddrPortFrom(s.a.addr, s.o.Port)
-	listen := func(cfg rdmacm.IDConfig) (*rdmacm.IDListener, error) {
-		ln, err := s.a.cm.ListenID(at, rdmacm.ListenIDConfig{ID: cfg, Backlog: s.o.QPs + 1})
+	listen := func(cfg cmid.IDConfig) (*cmid.Listener, error) {
+		ln, err := s.a.cm.IDs().Listen(at, cmid.ListenConfig{ID: cfg, Backlog: s.o.QPs + 1})
 		if err == nil {
 			s.undo.add(ln.Close)
 		}
 		return ln, err
 	}
 	var err error
-	if listeners.talk, err = listen(rdmacm.IDConfig{Space: rdmacm.TCP}); err != nil {
+	if listeners.talk, err = listen(cmid.IDConfig{Space: cmid.TCP}); err != nil {
 		return nil, nil, err
 	}
 	listeners.lanes = listeners.talk

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 )
 
 // ping runs the client: it connects, pings and disconnects.
@@ -16,8 +17,8 @@ func ping(ctx context.Context, m *rdmacm.Manager, o options, out *printer) (err 
 	var s *side
 	dial, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	id, err := m.DialID(dial, netip.AddrPortFrom(o.Addr, o.Port), rdmacm.DialIDConfig{QP: qpConfig(), Conn: terms(),
-		Setup: func(id *rdmacm.ID) (err error) { s, err = newSide(id, o, out); return err }})
+	id, err := m.IDs().Dial(dial, netip.AddrPortFrom(o.Addr, o.Port), cmid.DialConfig{QP: qpConfig(), Conn: terms(),
+		Setup: func(id *cmid.ID) (err error) { s, err = newSide(id, o, out); return err }})
 	if err != nil {
 		if s != nil {
 			err = errors.Join(err, s.mr.Destroy())
@@ -83,8 +84,8 @@ func fill(b []byte, n int) {
 
 // text returns the bytes of b before its first NUL.
 func text(b []byte) []byte {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		return b[:i]
+	if before, _, ok := bytes.Cut(b, []byte{0}); ok {
+		return before
 	}
 	return b
 }

@@ -66,7 +66,7 @@ func (o *options) validate() error {
 	case o.Addr.IsUnspecified():
 		return fmt.Errorf("-a %v: give the address of one HCA", o.Addr)
 	case o.Server && o.From.IsValid():
-		return fmt.Errorf("-I is an option of clients: the HCA of a server has the address of -a")
+		return errors.New("-I is an option of clients: the HCA of a server has the address of -a")
 	case o.From.IsValid() && o.From.Is4() != o.Addr.Is4():
 		return fmt.Errorf("-I %v and -a %v are of different IP versions", o.From, o.Addr)
 	}

@@ -1,3 +1,5 @@
+//go:build !nic
+
 package main
 
 import (
@@ -10,8 +12,8 @@ import (
 	"ciddk/softroce"
 )
 
-// open opens the adapter with a connection manager. Everything else in this program works on any adapter: see
-// rdmacm.OpenHCA.
+// open opens the adapter with a connection manager. Everything else in this program works on any adapter: with the
+// build tag nic on the devices of the machine, by another constructor.
 func open(ctx context.Context, o options) (*rdmacm.Manager, error) {
 	addr := o.Addr
 	if o.Client {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/internal/testenv"
 )
@@ -157,9 +157,9 @@ func TestInvalidPeers(t *testing.T) {
 			m, err := open(t.Context(), o)
 			require.NoError(t, err)
 			var side *side
-			id, err := m.DialID(t.Context(), netip.AddrPortFrom(o.Addr, 7174),
-				rdmacm.DialIDConfig{QP: qpConfig(), Conn: terms(),
-					Setup: func(id *rdmacm.ID) (err error) {
+			id, err := m.IDs().Dial(t.Context(), netip.AddrPortFrom(o.Addr, 7174),
+				cmid.DialConfig{QP: qpConfig(), Conn: terms(),
+					Setup: func(id *cmid.ID) (err error) {
 						side,
 							err = newSide(id, o, &printer{w: io.Discard})
 						return err

@@ -8,12 +8,13 @@ import (
 	"sync"
 
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 )
 
 // serve runs the server, for one client or, with -P, for any number.
 func serve(ctx context.Context, m *rdmacm.Manager, o options, out *printer) error {
-	ln, err := m.ListenID(netip.AddrPortFrom(o.Addr, o.Port), rdmacm.ListenIDConfig{})
+	ln, err := m.IDs().Listen(netip.AddrPortFrom(o.Addr, o.Port), cmid.ListenConfig{})
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func serve(ctx context.Context, m *rdmacm.Manager, o options, out *printer) erro
 }
 
 // client serves one client from its request to the end of its connection.
-func client(ctx context.Context, id *rdmacm.ID, o options, out *printer) (err error) {
+func client(ctx context.Context, id *cmid.ID, o options, out *printer) (err error) {
 	s, err := accept(ctx, id, o, out)
 	if err != nil {
 		return errors.Join(err, id.Close())
@@ -73,7 +74,7 @@ func client(ctx context.Context, id *rdmacm.ID, o options, out *printer) (err er
 }
 
 // accept accepts the request of a client.
-func accept(ctx context.Context, id *rdmacm.ID, o options, out *printer) (*side, error) {
+func accept(ctx context.Context, id *cmid.ID, o options, out *printer) (*side, error) {
 	if err := id.CreateQP(qpConfig()); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 )
 
@@ -28,7 +29,7 @@ const receives = 2
 
 // A side is one end of a connection.
 type side struct {
-	id     *rdmacm.ID
+	id     *cmid.ID
 	o      options
 	out    *printer
 	mr     *accesslayer.MR
@@ -38,13 +39,13 @@ type side struct {
 }
 
 // qpConfig describes the QP of either side, which has one request at a time.
-func qpConfig() rdmacm.QPConfig {
-	return rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: receives}}}
+func qpConfig() cmid.QPConfig {
+	return cmid.QPConfig{Caps: ci.QPCaps{SendDepth: 4, RecvDepth: receives}}
 }
 
 // newSide creates the buffers of an ID with a QP, and posts the receives. The caller calls close or, if the ID is never
 // connected, destroys the region.
-func newSide(id *rdmacm.ID, o options, out *printer) (*side, error) {
+func newSide(id *cmid.ID, o options, out *printer) (*side, error) {
 	s := &side{id: id, o: o, out: out, buf: make([]byte, totalLen), wc: make([]ci.WC, 1)}
 	pd, err := id.PD()
 	if err != nil {
@@ -64,7 +65,7 @@ func newSide(id *rdmacm.ID, o options, out *printer) (*side, error) {
 }
 
 // terms returns the connection parameters of the original: one outstanding RDMA READ.
-func terms() rdmacm.ConnParam { return rdmacm.ConnParam{ResponderResources: 1, InitiatorDepth: 1} }
+func terms() cmid.ConnParam { return cmid.ConnParam{ResponderResources: 1, InitiatorDepth: 1} }
 
 func (s *side) postRecv(i int) error {
 	_, err := s.id.QP().PostRecv([]ci.RecvWR{{ID: uint64(i),

@@ -59,8 +59,8 @@ func TestWholeMessage(t *testing.T) {
 	requireEventually(t, func() bool { n, b := manager.held(); return n == 0 && b == 0 })
 }
 
-// Of a message that the preload library has cut, a program gets the first segment. The server aborts the transfer,
-// which the program does not see.
+// TestCutMessage sends a message that is longer than the preload library transfers. The program receives the first
+// segment only. The server aborts the transfer, which the program does not see.
 func TestCutMessage(t *testing.T) {
 	_, s := serve(t, Config{})
 	manager, p := connected(t, s, "h4", true), connected(t, s, "h1", false)

@@ -2,7 +2,7 @@ package join
 
 import (
 	"ciddk/ci"
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

@@ -3,7 +3,6 @@ package join
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -63,7 +62,7 @@ func newPort(c net.Conn, w welcome) *Port {
 // Start admits deliveries.
 func (p *Port) Start(c rvt.PortContext) error {
 	if p.closed.Load() || p.started.Load() {
-		return errors.New("join: the port was started before, or is closed")
+		return fmt.Errorf("join: %w", rvt.ErrPortStarted)
 	}
 	p.recv, p.clock = c.Receiver, c.Clock
 	p.started.Store(true)

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

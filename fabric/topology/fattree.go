@@ -107,8 +107,8 @@ func digits(n int, radix []int) []int {
 // number is the inverse of digits.
 func number(d, radix []int) int {
 	n := 0
-	for i := len(d) - 1; i >= 0; i-- {
-		n = n*radix[i] + d[i]
+	for i, v := range slices.Backward(d) {
+		n = n*radix[i] + v
 	}
 	return n
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -243,7 +244,7 @@ func (p *parser) rate(rest string) (Width, Speed, error) {
 	options, comment, _ := strings.Cut(rest, "#")
 	var width Width
 	var base, extended uint8
-	for _, f := range strings.Fields(options) {
+	for f := range strings.FieldsSeq(options) {
 		if strings.HasPrefix(f, "(") { // the GUID of the neighbor
 			continue
 		}
@@ -268,8 +269,8 @@ func (p *parser) rate(rest string) (Width, Speed, error) {
 	}
 	speed := SpeedOf(base, extended)
 	fields := strings.Fields(comment)
-	for i := len(fields) - 1; i >= 0; i-- {
-		if w, s := ParseRate(fields[i]); w != 0 {
+	for _, field := range slices.Backward(fields) {
+		if w, s := ParseRate(field); w != 0 {
 			if width == 0 {
 				width = w
 			}

@@ -6,15 +6,16 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/internal/mlx4/queue"
 	"ciddk/internal/mlx4/userabi"
 )
 
 type av struct {
 	ci.UnimplementedAV
-	refs
-	pd  *pd
-	now atomic.Pointer[vector]
+	refs driver.Refs
+	pd   *pd
+	now  atomic.Pointer[vector]
 }
 
 // vector is an address vector: the attributes, and their form for the adapter. A vector that cannot be sent to has no
@@ -32,17 +33,17 @@ func (p *pd) CreateAV(attr ci.AVAttr) (_ ci.AV, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
 	var u undo
 	defer u.run(&err)
-	u.add(p.put)
+	u.add(p.refs.Put)
 	v, err := p.newVector(verb, attr)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.hca.avs.take(verb); err != nil {
+	if err := p.hca.avs.Take(verb); err != nil {
 		return nil, err
 	}
 	a := &av{pd: p}
@@ -110,7 +111,7 @@ func isMapped(g *ci.GID) bool { return isZero(g[:10]) && g[10] == 0xff && g[11] 
 
 // Query returns the attributes and the PD. Status: InvalidAVHandle.
 func (a *av) Query() (ci.AVAttr, ci.PD, error) {
-	if !a.alive() {
+	if !a.refs.Alive() {
 		return ci.AVAttr{}, nil, fail("AV.Query", ci.InvalidAVHandle, "")
 	}
 	return a.now.Load().attr, a.pd, nil
@@ -119,7 +120,7 @@ func (a *av) Query() (ci.AVAttr, ci.PD, error) {
 // Modify replaces the vector. Status: InvalidPort, InvalidAVHandle.
 func (a *av) Modify(attr ci.AVAttr) error {
 	const verb = "AV.Modify"
-	if !a.alive() {
+	if !a.refs.Alive() {
 		return fail(verb, ci.InvalidAVHandle, "")
 	}
 	shared, err := a.pd.library(verb, attr.User, userabi.AVSize)
@@ -141,10 +142,10 @@ func (a *av) Modify(attr ci.AVAttr) error {
 
 // Destroy destroys the vector. Status: InvalidAVHandle.
 func (a *av) Destroy() error {
-	if err := a.beginDestroy("AV.Destroy", ci.InvalidAVHandle); err != nil {
+	if err := a.refs.BeginDestroy("AV.Destroy", ci.InvalidAVHandle); err != nil {
 		return err
 	}
-	a.pd.hca.avs.give()
-	a.pd.put()
+	a.pd.hca.avs.Give()
+	a.pd.refs.Put()
 	return nil
 }

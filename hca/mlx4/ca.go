@@ -4,15 +4,16 @@ import (
 	"slices"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/internal/mlx4/prm"
 	"ciddk/internal/mlx4/queue"
 )
 
 type ca struct {
 	ci.UnimplementedCA
-	refs
+	refs     driver.Refs
 	hca      *HCA
-	handlers handlers
+	handlers driver.Handlers
 }
 
 // Limits of the driver. The sum of CQs, QPs, SRQs and regions is below bus.MaxRegions, since each has DMA memory of its
@@ -37,14 +38,14 @@ const (
 func (h *HCA) setLimits() {
 	c := h.caps
 	for _, e := range []struct {
-		p *pool
+		p *driver.Pool
 		n int
 		c uint32
 	}{{&h.pds, maxPDs, c.NumPDs}, {&h.cqs, maxCQs, c.NumCQs}, {&h.qps, maxQPs, c.NumQPs},
 		{&h.srqs, maxSRQs, c.NumSRQs}, {&h.mrs, maxMRs, c.NumMPTs / 2}, {&h.mws, maxMWs, c.NumMPTs / 4},
 		{&h.fmrs, maxFMRs, c.NumMPTs / 4},
 		{&h.mcasts, maxMcasts, c.NumMCGs * c.MaxMcastQPs}, {&h.avs, maxAVs, maxAVs}} {
-		e.p.max = min(e.n, int(e.c))
+		e.p.Max = min(e.n, int(e.c))
 	}
 }
 
@@ -112,7 +113,7 @@ func (h *HCA) maxSGEs() int { return min(int(h.caps.MaxSendSGE), int(h.caps.MaxR
 // Query returns the attributes. The caller owns them. Status: InvalidCAHandle.
 func (c *ca) Query() (*ci.CAAttr, error) {
 	const verb = "CA.Query"
-	if !c.alive() {
+	if !c.refs.Alive() {
 		return nil, fail(verb, ci.InvalidCAHandle, "")
 	}
 	h := c.hca
@@ -120,23 +121,23 @@ func (c *ca) Query() (*ci.CAAttr, error) {
 	reads := int(h.caps.MaxRespDepth)
 	a := &ci.CAAttr{GUID: h.info.GUID, VendorID: h.info.VendorID, DeviceID: h.info.DeviceID, Revision: h.info.Revision,
 		Firmware: uint64(firmware.Major)<<32 | uint64(firmware.Minor)<<16 | uint64(firmware.SubMinor), Caps: h.claims,
-		Atomicity: h.atomicity(), MaxPDs: h.pds.max, MaxAVs: h.avs.max, MaxQPs: h.qps.max, MaxWRs: h.maxWRs(),
-		MaxSGEs: h.maxSGEs(), MaxReadSGEs: h.maxSGEs(), MaxInline: maxInline, MaxCQs: h.cqs.max,
-		MaxCQEs: h.maxCQEs(), MaxMRs: h.mrs.max, MaxMRSize: maxRegionSize,
+		Atomicity: h.atomicity(), MaxPDs: h.pds.Max, MaxAVs: h.avs.Max, MaxQPs: h.qps.Max, MaxWRs: h.maxWRs(),
+		MaxSGEs: h.maxSGEs(), MaxReadSGEs: h.maxSGEs(), MaxInline: maxInline, MaxCQs: h.cqs.Max,
+		MaxCQEs: h.maxCQEs(), MaxMRs: h.mrs.Max, MaxMRSize: maxRegionSize,
 		MaxRespResPerQP: reads, MaxInitDepthPerQP: min(int(h.caps.MaxInitDepth), 128),
-		MaxRespRes: reads * h.qps.max, PageSizes: []uint64{pageSize}, AckDelay: ci.TimeExp(h.caps.AckDelay),
-		MaxFMRs: h.fmrs.max, MaxMapsPerFMR: maxMapsPerFMR, Vectors: h.dev.NumCompletionEQs()}
+		MaxRespRes: reads * h.qps.Max, PageSizes: []uint64{pageSize}, AckDelay: ci.TimeExp(h.caps.AckDelay),
+		MaxFMRs: h.fmrs.Max, MaxMapsPerFMR: maxMapsPerFMR, Vectors: h.dev.NumCompletionEQs()}
 	if h.claims.Has(ci.CapSRQ) {
-		a.MaxSRQs, a.MaxSRQWRs, a.MaxSRQSGEs = h.srqs.max, min(int(h.caps.MaxSRQSize), 1<<14)-1, maxSharedSGEs
+		a.MaxSRQs, a.MaxSRQWRs, a.MaxSRQSGEs = h.srqs.Max, min(int(h.caps.MaxSRQSize), 1<<14)-1, maxSharedSGEs
 	}
 	if h.claims&(ci.CapMW1|ci.CapMW2) != 0 {
-		a.MaxMWs = h.mws.max
+		a.MaxMWs = h.mws.Max
 	}
 	if h.claims.Has(ci.CapFastReg) {
 		a.MaxFastRegPages = maxFastRegPages
 	}
 	if h.claims.Has(ci.CapMulticast) {
-		a.MaxMcastGroups, a.MaxMcastQPs = int(h.caps.NumMCGs), h.mcasts.max
+		a.MaxMcastGroups, a.MaxMcastQPs = int(h.caps.NumMCGs), h.mcasts.Max
 		a.MaxQPsPerMcastGroup = h.maxGroupQPs()
 	}
 	for _, p := range h.ports {
@@ -158,7 +159,7 @@ func (c *ca) Modify(num uint8, set ci.PortField, a ci.PortModify) error {
 	const known = ci.PortFieldShutdown<<1 - 1
 	p := c.hca.port(num)
 	switch {
-	case !c.alive():
+	case !c.refs.Alive():
 		return fail(verb, ci.InvalidCAHandle, "")
 	case p == nil:
 		return fail(verb, ci.InvalidPort, "the adapter has no such port")
@@ -187,7 +188,7 @@ func (c *ca) Modify(num uint8, set ci.PortField, a ci.PortModify) error {
 }
 
 // event delivers an event to the consumers.
-func (c *ca) event(e ci.Event) { c.handlers.deliver(e) }
+func (c *ca) event(e ci.Event) { c.handlers.Event(e) }
 
 // notifyCA delivers an event to the consumers, if there are some.
 func (h *HCA) notifyCA(e ci.Event) {
@@ -202,14 +203,14 @@ func (h *HCA) notifyCA(e ci.Event) {
 func (h *HCA) notifyRemoval(e ci.Event) {
 	if c := h.opened(); c != nil {
 		c.event(e)
-		c.handlers.flush()
+		c.handlers.Flush()
 	}
 }
 
 // flushEvents waits until the consumers have received the events so far.
 func (h *HCA) flushEvents() {
 	if c := h.opened(); c != nil {
-		c.handlers.flush()
+		c.handlers.Flush()
 	}
 }
 
@@ -222,13 +223,13 @@ func (h *HCA) opened() *ca {
 
 // Destroy closes the CA. Status: ResourceBusy, InvalidCAHandle. Context: drain.
 func (c *ca) Destroy() error {
-	if err := c.beginDestroy("CA.Destroy", ci.InvalidCAHandle); err != nil {
+	if err := c.refs.BeginDestroy("CA.Destroy", ci.InvalidCAHandle); err != nil {
 		return err
 	}
 	c.hca.mu.Lock()
 	c.hca.open = nil
 	c.hca.mu.Unlock()
-	c.handlers.remove(c.handlers.list[0])
+	c.handlers.Close()
 	return nil
 }
 
@@ -242,20 +243,20 @@ func (c *ca) AllocatePD(typ ci.PDType) (ci.PD, error) {
 }
 
 // newPD allocates a PD below a CA or a process.
-func (h *HCA) newPD(verb string, typ ci.PDType, parent *refs) (_ *pd, err error) {
+func (h *HCA) newPD(verb string, typ ci.PDType, parent *driver.Refs) (_ *pd, err error) {
 	if typ > ci.PDDatagram || typ == ci.PDAlias {
 		return nil, fail(verb, ci.InvalidParameter, "the type of the PD is out of range")
 	}
-	if !parent.get() {
+	if !parent.Get() {
 		return nil, fail(verb, ci.InvalidCAHandle, "")
 	}
 	var u undo
 	defer u.run(&err)
-	u.add(parent.put)
-	if err := h.pds.take(verb); err != nil {
+	u.add(parent.Put)
+	if err := h.pds.Take(verb); err != nil {
 		return nil, err
 	}
-	u.add(h.pds.give)
+	u.add(h.pds.Give)
 	num, e := h.dev.AllocPD()
 	if e != nil {
 		return nil, firmwareError(verb, e)
@@ -266,18 +267,18 @@ func (h *HCA) newPD(verb string, typ ci.PDType, parent *refs) (_ *pd, err error)
 // MapDMA makes memory reachable for the adapter. Status: InvalidParameter, InsufficientResources, InvalidCAHandle.
 func (c *ca) MapDMA(m ci.Memory) (_ ci.DMA, err error) {
 	const verb = "CA.MapDMA"
-	if !c.alive() {
+	if !c.refs.Alive() {
 		return nil, fail(verb, ci.InvalidCAHandle, "")
 	}
 	if ci.IsNil(m) || m.Len() == 0 {
 		return nil, fail(verb, ci.InvalidParameter, "the memory is nil or empty")
 	}
-	if !c.get() {
+	if !c.refs.Get() {
 		return nil, fail(verb, ci.InvalidCAHandle, "")
 	}
 	s, e := c.hca.mapMemory(verb, m, 0, m.Len())
 	if e != nil {
-		c.put()
+		c.refs.Put()
 		return nil, e
 	}
 	d := &dma{ca: c, s: s}
@@ -288,9 +289,9 @@ func (c *ca) MapDMA(m ci.Memory) (_ ci.DMA, err error) {
 // dma is memory of MapDMA.
 type dma struct {
 	ci.UnimplementedDMA
-	refs
-	ca *ca
-	s  *storage
+	refs driver.Refs
+	ca   *ca
+	s    *storage
 }
 
 // Ranges returns the addresses.
@@ -299,14 +300,38 @@ func (d *dma) Ranges() []ci.DMARange { return d.s.ranges() }
 // Destroy ends the mapping. Status: ResourceBusy (registered), InvalidHandle.
 func (d *dma) Destroy() error {
 	const verb = "DMA.Destroy"
-	if err := d.beginDestroy(verb, ci.InvalidHandle); err != nil {
+	if err := d.refs.BeginDestroy(verb, ci.InvalidHandle); err != nil {
 		return err
 	}
 	d.ca.hca.dmas.remove(d)
 	err := d.s.close()
-	d.ca.put()
+	d.ca.refs.Put()
 	if err != nil {
 		return firmwareError(verb, err)
 	}
 	return nil
+}
+
+// OnEvent adds a handler for the events of the CA and its ports. Status: InvalidParameter, InvalidCAHandle.
+func (c *ca) OnEvent(fn func(ci.Event), arg any) (ci.Object, error) {
+	h, err := c.handlers.OnEvent(&c.refs, fn, arg)
+	if err != nil {
+		return nil, err
+	}
+	c.hca.numHandlers.Add(1)
+	return &handler{h, c.hca}, nil
+}
+
+// A handler is counted until it is destroyed.
+type handler struct {
+	*driver.Handler
+	hca *HCA
+}
+
+func (h *handler) Destroy() error {
+	err := h.Handler.Destroy()
+	if err == nil {
+		h.hca.numHandlers.Add(-1)
+	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/internal/mlx4/fw"
 	"ciddk/internal/mlx4/prm"
 	"ciddk/internal/mlx4/queue"
@@ -13,12 +14,12 @@ import (
 
 type cq struct {
 	ci.UnimplementedCQ
-	refs
+	refs   driver.Refs
 	pd     *pd
 	hca    *HCA
 	num    uint32
 	eqn    uint8
-	notify *notifier
+	notify driver.Notifier
 	record *fw.Record
 	resize sync.Mutex // serialises Resize and Modify
 
@@ -76,17 +77,18 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
 	var u undo
 	defer u.run(&err)
-	u.add(p.put)
-	if err := h.cqs.take(verb); err != nil {
+	u.add(p.refs.Put)
+	if err := h.cqs.Take(verb); err != nil {
 		return nil, err
 	}
-	u.add(h.cqs.give)
-	q := &cq{pd: p, hca: h, notify: newNotifier(c.OnCompletion, c.OnEvent, c.Context)}
+	u.add(h.cqs.Give)
+	q := &cq{pd: p, hca: h,
+		notify: driver.Notifier{OnCompletion: c.OnCompletion, OnEvent: c.OnEvent, Context: c.Context}}
 	q.failure.expect()
 	var e error
 	if q.num, e = h.cqns.take(); e != nil {
@@ -166,7 +168,7 @@ func (q *cq) completion() {
 	q.arm.command = 0
 	q.arm.sequence++
 	q.mu.Unlock()
-	q.notify.completion()
+	q.notify.Completion()
 }
 
 // event handles an error of the queue, and the loss of events.
@@ -177,26 +179,26 @@ func (q *cq) event(e fw.Event) {
 	}
 	q.failure.forget()
 	t := ci.Event{Type: ci.EventCQError, Vendor: uint64(e.Syndrome)}
-	q.notify.deliver(t)
+	q.notify.Event(t)
 }
 
 // Destroy destroys the CQ. Status: ResourceBusy (a QP uses it), InvalidCQHandle. Context: drain.
 func (q *cq) Destroy() error {
 	const verb = "CQ.Destroy"
-	if err := q.beginDestroy(verb, ci.InvalidCQHandle); err != nil {
+	if err := q.refs.BeginDestroy(verb, ci.InvalidCQHandle); err != nil {
 		return err
 	}
 	h := q.hca
 	if err := h.release(prm.CmdHW2SWCQ, fw.Args{Modifier: q.num, OpModifier: 1}); err != nil {
-		q.revive()
+		q.refs.Revive()
 		return firmwareError(verb, err)
 	}
 	h.dev.ReleaseCQ(q.num)
-	q.notify.close()
+	q.notify.Close()
 	err := q.free()
 	h.cqns.release(q.num)
-	h.cqs.give()
-	q.pd.put()
+	h.cqs.Give()
+	q.pd.refs.Put()
 	if err != nil {
 		return firmwareError(verb, err)
 	}
@@ -223,9 +225,9 @@ func (q *cq) Query() (ci.CQAttr, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.user != nil && q.alive():
+	case q.user != nil && q.refs.Alive():
 		return ci.CQAttr{Size: q.user.size, Moderation: q.moderation}, nil
-	case !q.alive() || q.ring == nil:
+	case !q.refs.Alive() || q.ring == nil:
 		return ci.CQAttr{}, fail("CQ.Query", ci.InvalidCQHandle, "")
 	}
 	return ci.CQAttr{Size: sizeOfCQ(q.ring.Log()), Moderation: q.moderation}, nil
@@ -238,10 +240,10 @@ func (q *cq) Resize(r ci.CQResize) (granted int, err error) {
 	h := q.hca
 	q.resize.Lock()
 	defer q.resize.Unlock()
-	if !q.use() {
+	if !q.refs.Use() {
 		return 0, fail(verb, ci.InvalidCQHandle, "")
 	}
-	defer q.done()
+	defer q.refs.Done()
 	if r.Size < 1 || r.Size > h.maxCQEs() {
 		return 0, fail(verb, ci.InvalidCQSize, "want 1 to MaxCQEs")
 	}

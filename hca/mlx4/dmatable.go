@@ -30,9 +30,9 @@ func (t *dmaTable) hold(addr, n uint64) (held []*dma, ok bool) {
 	defer t.mu.Unlock()
 	for n > 0 {
 		d, size := t.find(addr)
-		if d == nil || !d.get() {
+		if d == nil || !d.refs.Get() {
 			for _, x := range held {
-				x.put()
+				x.refs.Put()
 			}
 			return nil, false
 		}

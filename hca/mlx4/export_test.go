@@ -47,9 +47,3 @@ func Consumer(o ci.CQ) uint32 {
 
 // RecoveryDelay is recoveryDelay.
 var RecoveryDelay = recoveryDelay
-
-// MaxEvents is maxEvents.
-const MaxEvents = maxEvents
-
-// RaiseCompletion handles a completion event of a CQ.
-func RaiseCompletion(q ci.CQ) { q.(*cq).completion() }

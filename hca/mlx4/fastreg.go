@@ -19,7 +19,7 @@ func (p *pd) AllocFastRegMR(maxPages int) (_ ci.MR, err error) {
 	const verb = "PD.AllocFastRegMR"
 	h := p.hca
 	switch {
-	case !p.alive():
+	case !p.refs.Alive():
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	case !h.claims.Has(ci.CapFastReg):
 		return p.UnimplementedPD.AllocFastRegMR(maxPages)
@@ -28,14 +28,14 @@ func (p *pd) AllocFastRegMR(maxPages int) (_ ci.MR, err error) {
 	}
 	var u undo
 	defer u.run(&err)
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	u.add(p.put)
-	if err := h.mrs.take(verb); err != nil {
+	u.add(p.refs.Put)
+	if err := h.mrs.Take(verb); err != nil {
 		return nil, err
 	}
-	u.add(h.mrs.give)
+	u.add(h.mrs.Give)
 	m := &mr{hca: h, owner: p, maxPages: maxPages}
 	g := &grant{pd: p, face: p}
 	index, e := h.mpts.take()
@@ -71,7 +71,7 @@ func (q *qp) hasFastReg(wr *ci.SendWR) bool {
 		return false
 	}
 	m, ok := ci.As[*mr](wr.Ext.FastReg.MR)
-	return ok && m.hca == q.hca && m.alive() && m.maxPages > 0
+	return ok && m.hca == q.hca && m.refs.Alive() && m.maxPages > 0
 }
 
 // putList writes the page list of a fast registration. A registration that the adapter must reject has no list.

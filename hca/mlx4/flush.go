@@ -73,6 +73,6 @@ func (q *cq) flush(x *qp, op ci.WCOp, r ring) {
 	}
 	if len(q.saved) > n && q.arm.command != 0 {
 		q.arm.command = 0
-		q.notify.completion()
+		q.notify.Completion()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/internal/mlx4/fw"
 	"ciddk/internal/mlx4/prm"
 )
@@ -21,7 +22,7 @@ const (
 // entries of earlier mappings, so that their keys grant access until UnmapFMRs. Their memory remains mapped as long.
 type fmr struct {
 	ci.UnimplementedFMR
-	refs
+	refs   driver.Refs
 	pd     *pd
 	hca    *HCA
 	create ci.FMRCreate
@@ -40,7 +41,7 @@ func (p *pd) AllocFMR(c ci.FMRCreate) (_ ci.FMR, err error) {
 	const verb = "PD.AllocFMR"
 	h := p.hca
 	switch {
-	case !p.alive():
+	case !p.refs.Alive():
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	case p.user != nil:
 		return nil, fail(verb, ci.InvalidPermission, "the PD is that of a client process")
@@ -58,14 +59,14 @@ func (p *pd) AllocFMR(c ci.FMRCreate) (_ ci.FMR, err error) {
 	}
 	var u undo
 	defer u.run(&err)
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	u.add(p.put)
-	if err := h.fmrs.take(verb); err != nil {
+	u.add(p.refs.Put)
+	if err := h.fmrs.Take(verb); err != nil {
 		return nil, err
 	}
-	u.add(h.fmrs.give)
+	u.add(h.fmrs.Give)
 	f := &fmr{pd: p, hca: h, create: c}
 	var e error
 	if f.index, e = h.mpts.take(); e != nil {
@@ -96,7 +97,7 @@ func (f *fmr) Map(pages []uint64, iova uint64) (_ ci.Region, err error) {
 	f.mapping.Lock()
 	defer f.mapping.Unlock()
 	switch {
-	case !f.alive():
+	case !f.refs.Alive():
 		return ci.Region{}, fail(verb, ci.InvalidFMRHandle, "")
 	case len(pages) == 0 || len(pages) > f.create.MaxPages:
 		return ci.Region{}, fail(verb, ci.InvalidParameter, "the number of pages is not in 1 to MaxPages")
@@ -145,7 +146,7 @@ func (f *fmr) holdPage(page uint64) bool {
 	list, ok := f.hca.dmas.hold(page, pageSize)
 	for _, d := range list {
 		if slices.Contains(f.dmas, d) {
-			d.put()
+			d.refs.Put()
 		} else {
 			f.dmas = append(f.dmas, d)
 		}
@@ -193,13 +194,13 @@ func (f *fmr) own(b []byte, owner uint64) { fw.Store32(b, uint32(owner)<<28|f.fl
 func (p *pd) UnmapFMRs(fmrs []ci.FMR) error {
 	const verb = "PD.UnmapFMRs"
 	h := p.hca
-	if !p.alive() {
+	if !p.refs.Alive() {
 		return fail(verb, ci.InvalidPDHandle, "")
 	}
 	var list []*fmr
 	defer func() {
 		for _, f := range list {
-			f.done()
+			f.refs.Done()
 		}
 	}()
 	for _, o := range fmrs {
@@ -207,7 +208,7 @@ func (p *pd) UnmapFMRs(fmrs []ci.FMR) error {
 		if ok && slices.Contains(list, f) {
 			continue
 		}
-		if !ok || f.pd != p || !f.use() {
+		if !ok || f.pd != p || !f.refs.Use() {
 			return fail(verb, ci.InvalidFMRHandle, "an FMR is not one of this PD")
 		}
 		list = append(list, f)
@@ -261,7 +262,7 @@ func (f *fmr) forget(n fmrEnd) {
 
 func putDMAs(list []*dma) {
 	for _, d := range list {
-		d.put()
+		d.refs.Put()
 	}
 }
 
@@ -270,10 +271,10 @@ func (f *fmr) Destroy() error {
 	const verb = "FMR.Destroy"
 	h := f.hca
 	f.mapping.Lock()
-	isMapped := f.alive() && len(f.keys) > 0
+	isMapped := f.refs.Alive() && len(f.keys) > 0
 	var err error = fail(verb, ci.ResourceBusy, "unmap it first")
 	if !isMapped {
-		err = f.beginDestroy(verb, ci.InvalidFMRHandle)
+		err = f.refs.BeginDestroy(verb, ci.InvalidFMRHandle)
 	}
 	f.mapping.Unlock()
 	if err != nil {
@@ -284,13 +285,13 @@ func (f *fmr) Destroy() error {
 		err = h.release(prm.CmdHW2SWMPT, fw.Args{Modifier: f.index, OpModifier: 1})
 	}
 	if err != nil {
-		f.revive()
+		f.refs.Revive()
 		return firmwareError(verb, err)
 	}
 	h.mpts.release(f.index)
 	f.mtt.Free()
-	h.fmrs.give()
-	f.pd.put()
+	h.fmrs.Give()
+	f.pd.refs.Put()
 	return nil
 }
 

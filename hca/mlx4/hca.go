@@ -10,6 +10,7 @@ import (
 
 	"ciddk/bus"
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/clock"
 	"ciddk/internal/mlx4/fw"
 	"ciddk/internal/mlx4/prm"
@@ -73,7 +74,7 @@ type HCA struct {
 	down   chan struct{} // wakes watchTraining
 	failed chan struct{} // closed when the consumers have been told of a failure
 
-	pds, avs, cqs, qps, srqs, mrs, mws, fmrs, mcasts pool
+	pds, avs, cqs, qps, srqs, mrs, mws, fmrs, mcasts driver.Pool
 	numHandlers                                      atomic.Int32
 
 	qpTable                 *table[qp]
@@ -201,9 +202,9 @@ func (h *HCA) Close() error {
 
 // Live returns the number of existing objects of each kind, for leak checks.
 func (h *HCA) Live() map[string]int {
-	return map[string]int{"pd": h.pds.count(), "av": h.avs.count(), "cq": h.cqs.count(), "qp": h.qps.count(),
-		"srq": h.srqs.count(), "mr": h.mrs.count(), "mw": h.mws.count(), "fmr": h.fmrs.count(),
-		"mcast": h.mcasts.count(), "handler": int(h.numHandlers.Load())}
+	return map[string]int{"pd": h.pds.Count(), "av": h.avs.Count(), "cq": h.cqs.Count(), "qp": h.qps.Count(),
+		"srq": h.srqs.Count(), "mr": h.mrs.Count(), "mw": h.mws.Count(), "fmr": h.fmrs.Count(),
+		"mcast": h.mcasts.Count(), "handler": int(h.numHandlers.Load())}
 }
 
 // Info returns the identity of the adapter, which is constant.
@@ -219,7 +220,8 @@ func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, erro
 	case guid != h.info.GUID:
 		return nil, fail(verb, ci.NotFound, "")
 	}
-	c := &ca{hca: h, handlers: handlers{list: []*notifier{newNotifier(nil, onEvent, arg)}}}
+	c := &ca{hca: h}
+	c.handlers.Open(onEvent, arg)
 	if err := h.setOpen(verb, c); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ const methodAt = 3
 // InvalidPort, InvalidParameter, InvalidCAHandle.
 func (c *ca) LocalMAD(num uint8, src *ci.AVAttr, in, out *ci.MAD) error {
 	const verb = "CA.LocalMAD"
-	if !c.alive() {
+	if !c.refs.Alive() {
 		return fail(verb, ci.InvalidCAHandle, "")
 	}
 	p := c.hca.port(num)

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/internal/mlx4/prm"
 )
 
@@ -22,9 +23,9 @@ type member struct {
 // mcast is the membership of a QP in a group.
 type mcast struct {
 	ci.UnimplementedMcast
-	refs
-	qp  *qp
-	gid ci.GID
+	refs driver.Refs
+	qp   *qp
+	gid  ci.GID
 }
 
 // maxGroupQPs returns the most members of a group.
@@ -55,14 +56,14 @@ func (q *qp) AttachMcast(c ci.McastAttach) (_ ci.Mcast, err error) {
 	}
 	var u undo
 	defer u.run(&err)
-	if !q.get() {
+	if !q.refs.Get() {
 		return nil, fail(verb, ci.InvalidQPHandle, "")
 	}
-	u.add(q.put)
-	if h.mcasts.take(verb) != nil {
+	u.add(q.refs.Put)
+	if h.mcasts.Take(verb) != nil {
 		return nil, fail(verb, ci.MaxMcastQPsReached, "MaxMcastQPs")
 	}
-	u.add(h.mcasts.give)
+	u.add(h.mcasts.Give)
 	if err := h.join(verb, member{c.GID, q.hw}); err != nil {
 		return nil, err
 	}
@@ -73,15 +74,15 @@ func (q *qp) AttachMcast(c ci.McastAttach) (_ ci.Mcast, err error) {
 // Destroy detaches the QP. Status: InvalidMcastHandle.
 func (m *mcast) Destroy() error {
 	const verb = "Mcast.Destroy"
-	if err := m.beginDestroy(verb, ci.InvalidMcastHandle); err != nil {
+	if err := m.refs.BeginDestroy(verb, ci.InvalidMcastHandle); err != nil {
 		return err
 	}
 	if err := m.qp.hca.leaveGroup(member{m.gid, m.qp.hw}); err != nil {
-		m.revive()
+		m.refs.Revive()
 		return firmwareError(verb, err)
 	}
-	m.qp.hca.mcasts.give()
-	m.qp.put()
+	m.qp.hca.mcasts.Give()
+	m.qp.refs.Put()
 	return nil
 }
 
@@ -137,8 +138,8 @@ func (e *entry) size() int { return int(prm.MCGMembers.Get(e.b)) }
 
 func (e *entry) next() uint32 { return uint32(prm.MCGNext.Get(e.b)) }
 
-// find walks the chain of a group. found is its entry, or nil; last is the one before it, or the last of the chain, or
-// nil if the chain is empty.
+// findGroup searches the chain of a group. found is the entry of the group, or nil. last is the entry before it, or the
+// last of the chain, or nil if the chain is empty.
 func (h *HCA) findGroup(gid ci.GID) (hash uint32, found, last *entry, err error) {
 	if hash, err = h.dev.HashMGID(h.ctx, gid, false); err != nil {
 		return 0, nil, nil, err

@@ -24,10 +24,10 @@ func (q *cq) Modify(m ci.Moderation) error {
 	}
 	q.resize.Lock()
 	defer q.resize.Unlock()
-	if !q.use() {
+	if !q.refs.Use() {
 		return fail(verb, ci.InvalidCQHandle, "")
 	}
-	defer q.done()
+	defer q.refs.Done()
 	period := (m.Period + time.Microsecond - 1) / time.Microsecond
 	var b [0x40]byte
 	prm.CQCMaxCount.Put(b[:], uint64(m.Count))

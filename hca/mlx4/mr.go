@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/internal/mlx4/fw"
 	"ciddk/internal/mlx4/prm"
 )
 
 type mr struct {
 	ci.UnimplementedMR
-	refs
+	refs  driver.Refs
 	hca   *HCA
 	owner *pd // that created it, of whose process it is
 	now   atomic.Pointer[grant]
@@ -71,7 +72,7 @@ func checkRange(verb string, base, length uint64) error {
 // not mappable), InvalidPermission, Unsupported, InvalidPDHandle, InsufficientResources.
 func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterMR"
-	if !p.alive() {
+	if !p.refs.Alive() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
 	if err := checkAccess(verb, c.Access); err != nil {
@@ -125,14 +126,14 @@ func (p *pd) newMR(verb string, g *grant, access ci.Access) (_ ci.MR, err error)
 	var u undo
 	defer u.run(&err)
 	u.add(g.drop)
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	u.add(p.put)
-	if err := p.hca.mrs.take(verb); err != nil {
+	u.add(p.refs.Put)
+	if err := p.hca.mrs.Take(verb); err != nil {
 		return nil, err
 	}
-	u.add(p.hca.mrs.give)
+	u.add(p.hca.mrs.Give)
 	g.pd, g.face, g.access = p, p, access
 	if err := p.hca.enter(verb, g); err != nil {
 		return nil, err
@@ -148,10 +149,10 @@ func (g *grant) drop() {
 		g.s = nil
 	}
 	for _, d := range g.dmas {
-		d.put()
+		d.refs.Put()
 	}
 	if g.source != nil {
-		g.source.put()
+		g.source.refs.Put()
 	}
 	g.dmas, g.source = nil, nil
 }
@@ -235,7 +236,7 @@ func (m *mr) Region() ci.Region { return m.now.Load().region }
 
 // Query returns the attributes. Status: InvalidMRHandle.
 func (m *mr) Query() (ci.MRAttr, error) {
-	if !m.alive() {
+	if !m.refs.Alive() {
 		return ci.MRAttr{}, fail("MR.Query", ci.InvalidMRHandle, "")
 	}
 	g := m.now.Load()
@@ -255,15 +256,15 @@ func (m *mr) Destroy() error {
 	const verb = "MR.Destroy"
 	m.modify.Lock()
 	defer m.modify.Unlock()
-	if err := m.beginDestroy(verb, ci.InvalidMRHandle); err != nil {
+	if err := m.refs.BeginDestroy(verb, ci.InvalidMRHandle); err != nil {
 		return err
 	}
 	g := m.now.Load()
 	if err := m.hca.leave(g); err != nil {
-		m.revive()
+		m.refs.Revive()
 		return firmwareError(verb, err)
 	}
-	m.hca.mrs.give()
-	g.pd.put()
+	m.hca.mrs.Give()
+	g.pd.refs.Put()
 	return nil
 }

@@ -25,7 +25,7 @@ func (m *mr) change(verb string, set ci.MRField, to ci.PD, access ci.Access, pla
 	m.modify.Lock()
 	defer m.modify.Unlock()
 	switch {
-	case !m.alive():
+	case !m.refs.Alive():
 		return fail(verb, ci.InvalidMRHandle, "")
 	case set == 0 || set&^(ci.MRFieldMemory|ci.MRFieldPD|ci.MRFieldAccess) != 0:
 		return fail(verb, ci.InvalidParameter, "no field, or an unknown one")
@@ -43,10 +43,10 @@ func (m *mr) change(verb string, set ci.MRField, to ci.PD, access ci.Access, pla
 	defer u.run(&err)
 	if set&ci.MRFieldPD != 0 {
 		d, ok := ci.As[*pd](to)
-		if !ok || d.hca != m.hca || !d.get() {
+		if !ok || d.hca != m.hca || !d.refs.Get() {
 			return fail(verb, ci.InvalidPDHandle, "pd is not a PD of this adapter")
 		}
-		u.add(d.put)
+		u.add(d.refs.Put)
 		target, face = d, to
 	}
 	var g *grant
@@ -69,7 +69,7 @@ func (m *mr) change(verb string, set ci.MRField, to ci.PD, access ci.Access, pla
 	}
 	m.now.Store(g)
 	if set&ci.MRFieldPD != 0 {
-		old.pd.put()
+		old.pd.refs.Put()
 	}
 	return nil
 }
@@ -82,10 +82,10 @@ func (g *grant) share() *grant {
 		n.s = g.s.share()
 	}
 	for _, d := range n.dmas {
-		d.get() // cannot fail: g has a reference
+		d.refs.Get() // cannot fail: g has a reference
 	}
 	if n.source != nil {
-		n.source.get() // cannot fail: g has a reference
+		n.source.refs.Get() // cannot fail: g has a reference
 	}
 	return n
 }

@@ -2,6 +2,7 @@ package mlx4
 
 import (
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/ci/wrrules"
 	"ciddk/internal/mlx4/fw"
 	"ciddk/internal/mlx4/prm"
@@ -12,7 +13,7 @@ import (
 // nowhere. Therefore the driver keeps the keys of the binds that have been posted, until they complete.
 type mw struct {
 	ci.UnimplementedMW
-	refs
+	refs  driver.Refs
 	pd    *pd
 	hca   *HCA
 	typ   ci.MWType
@@ -27,7 +28,7 @@ func (p *pd) CreateMW(c ci.MWCreate) (_ ci.MW, err error) {
 	h := p.hca
 	hasOne, hasTwo := h.claims.Has(ci.CapMW1), h.claims.Has(ci.CapMW2)
 	switch {
-	case !p.alive():
+	case !p.refs.Alive():
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	case !hasOne && !hasTwo, c.Type == ci.MWType1 && !hasOne, c.Type == ci.MWType2 && !hasTwo:
 		return p.UnimplementedPD.CreateMW(c)
@@ -36,14 +37,14 @@ func (p *pd) CreateMW(c ci.MWCreate) (_ ci.MW, err error) {
 	}
 	var u undo
 	defer u.run(&err)
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	u.add(p.put)
-	if err := h.mws.take(verb); err != nil {
+	u.add(p.refs.Put)
+	if err := h.mws.Take(verb); err != nil {
 		return nil, err
 	}
-	u.add(h.mws.give)
+	u.add(h.mws.Give)
 	index, e := h.mpts.take()
 	if e != nil {
 		return nil, firmwareError(verb, e)
@@ -79,7 +80,7 @@ func (w *mw) Key() ci.Key { return w.keys.Key() }
 
 // Query returns the attributes. Status: InvalidMWHandle.
 func (w *mw) Query() (ci.MWAttr, error) {
-	if !w.alive() {
+	if !w.refs.Alive() {
 		return ci.MWAttr{}, fail("MW.Query", ci.InvalidMWHandle, "")
 	}
 	return ci.MWAttr{PD: w.pd, Type: w.typ, Key: w.Key()}, nil
@@ -88,17 +89,17 @@ func (w *mw) Query() (ci.MWAttr, error) {
 // Destroy unbinds and releases the window. Status: InvalidMWHandle.
 func (w *mw) Destroy() error {
 	const verb = "MW.Destroy"
-	if err := w.beginDestroy(verb, ci.InvalidMWHandle); err != nil {
+	if err := w.refs.BeginDestroy(verb, ci.InvalidMWHandle); err != nil {
 		return err
 	}
 	index := w.hca.mptModifier(w.index)
 	if err := w.hca.release(prm.CmdHW2SWMPT, fw.Args{Modifier: index, OpModifier: 1}); err != nil {
-		w.revive()
+		w.refs.Revive()
 		return firmwareError(verb, err)
 	}
 	w.hca.mpts.release(index)
-	w.hca.mws.give()
-	w.pd.put()
+	w.hca.mws.Give()
+	w.pd.refs.Put()
 	return nil
 }
 
@@ -116,7 +117,7 @@ func (q *qp) hasBind(wr *ci.SendWR) bool {
 	}
 	b := &wr.Ext.Bind
 	w, ok := ci.As[*mw](b.MW)
-	if !ok || w.hca != q.hca || !w.alive() || w.typ != ci.MWType2 {
+	if !ok || w.hca != q.hca || !w.refs.Alive() || w.typ != ci.MWType2 {
 		return false
 	}
 	if !wrrules.IsWindowAccess(b.Access) {
@@ -124,7 +125,7 @@ func (q *qp) hasBind(wr *ci.SendWR) bool {
 	}
 	var region *mr
 	if b.Length > 0 {
-		if region, ok = ci.As[*mr](b.MR); !ok || region.hca != q.hca || !region.alive() {
+		if region, ok = ci.As[*mr](b.MR); !ok || region.hca != q.hca || !region.refs.Alive() {
 			return false
 		}
 	}
@@ -159,18 +160,18 @@ func (q *qp) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	switch {
 	case !q.hca.claims.Has(ci.CapMW1):
 		return q.UnimplementedQP.BindMW(id, flags, b)
-	case !q.alive():
+	case !q.refs.Alive():
 		return 0, bindErrors.Destroyed
 	case q.create.Type != ci.RC && q.create.Type != ci.UC:
 		return 0, fail(verb, ci.InvalidServiceType, "")
 	}
 	w, ok := ci.As[*mw](b.MW)
-	if !ok || w.hca != q.hca || !w.alive() {
+	if !ok || w.hca != q.hca || !w.refs.Alive() {
 		return 0, fail(verb, ci.InvalidMWHandle, "MW is not a window of this adapter")
 	}
 	var region *mr
 	if b.Length > 0 {
-		if region, ok = ci.As[*mr](b.MR); !ok || region.hca != q.hca || !region.alive() {
+		if region, ok = ci.As[*mr](b.MR); !ok || region.hca != q.hca || !region.refs.Alive() {
 			return 0, fail(verb, ci.InvalidMRHandle, "MR is not a region of this adapter")
 		}
 	}
@@ -196,7 +197,7 @@ func (q *qp) postBind(id uint64, flags ci.SendFlags, b ci.MWBind, w *mw, region 
 	q.sqMu.Lock()
 	defer q.sqMu.Unlock()
 	switch {
-	case q.sq == nil || !q.alive():
+	case q.sq == nil || !q.refs.Alive():
 		return 0, q.postError(bindErrors.Destroyed, errUserBind)
 	case q.hasFailed:
 		return 0, errBindFailed

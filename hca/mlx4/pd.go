@@ -1,11 +1,14 @@
 package mlx4
 
-import "ciddk/ci"
+import (
+	"ciddk/ci"
+	"ciddk/ci/driver"
+)
 
 type pd struct {
 	ci.UnimplementedPD
-	refs
-	parent *refs // of the CA, or of the process
+	refs   driver.Refs
+	parent *driver.Refs // of the CA, or of the process
 	hca    *HCA
 	num    uint32
 	user   *user // of a process, or nil
@@ -13,11 +16,11 @@ type pd struct {
 
 // Destroy destroys the PD, which is only a number to the adapter. Status: ResourceBusy, InvalidPDHandle.
 func (p *pd) Destroy() error {
-	if err := p.beginDestroy("PD.Destroy", ci.InvalidPDHandle); err != nil {
+	if err := p.refs.BeginDestroy("PD.Destroy", ci.InvalidPDHandle); err != nil {
 		return err
 	}
 	p.hca.dev.FreePD(p.num)
-	p.hca.pds.give()
-	p.parent.put()
+	p.hca.pds.Give()
+	p.parent.Put()
 	return nil
 }

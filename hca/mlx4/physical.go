@@ -11,7 +11,7 @@ import (
 func (p *pd) RegisterPMR(c ci.PMRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterPMR"
 	switch {
-	case !p.alive():
+	case !p.refs.Alive():
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	case p.user != nil:
 		return nil, fail(verb, ci.InvalidPermission, "the PD is that of a client process")
@@ -77,11 +77,11 @@ func (h *HCA) placePhysical(verb string, c *ci.PMRCreate) (*grant, error) {
 // RegisterSMR registers the pages of src a second time. Status: InvalidMRHandle, InvalidPermission, InvalidParameter.
 func (p *pd) RegisterSMR(src ci.MR, iova uint64, access ci.Access) (ci.MR, error) {
 	const verb = "PD.RegisterSMR"
-	if !p.alive() {
+	if !p.refs.Alive() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
 	s, ok := ci.As[*mr](src)
-	if !ok || s.hca != p.hca || s.maxPages != 0 || !s.get() {
+	if !ok || s.hca != p.hca || s.maxPages != 0 || !s.refs.Get() {
 		return nil, fail(verb, ci.InvalidMRHandle, "src is not a region of this adapter that has memory")
 	}
 	g := s.sharedGrant()
@@ -106,7 +106,7 @@ func (m *mr) sharedGrant() *grant {
 	defer m.modify.Unlock()
 	g := m.now.Load().share()
 	if g.source != nil {
-		g.source.put() // m, which cannot be destroyed before, has one
+		g.source.refs.Put() // m, which cannot be destroyed before, has one
 	}
 	g.source = m
 	return g

@@ -23,7 +23,7 @@ var (
 func (q *cq) Poll(wc []ci.WC) (n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.ring == nil || !q.alive() {
+	if q.ring == nil || !q.refs.Alive() {
 		return 0, q.unless(errPoll, errUserPoll)
 	}
 	if len(q.saved) > 0 {
@@ -132,7 +132,7 @@ func (q *qp) translateDatagram(c *queue.Completion, wc *ci.WC) {
 // isBad reports an entry that the adapter should not have made, such as the end of a ring that nobody resizes, or a
 // message that is longer than its receive. The queue has lost its integrity.
 func (q *cq) isBad(c *queue.Completion) {
-	q.notify.deliver(ci.Event{Type: ci.EventCQError, Vendor: badEntry | uint64(c.QPN)})
+	q.notify.Event(ci.Event{Type: ci.EventCQError, Vendor: badEntry | uint64(c.QPN)})
 }
 
 // badEntry is the bit of Event.Vendor that marks a completion of an unknown QP or request, or with a wrong length. The
@@ -176,7 +176,7 @@ func (q *cq) forget(x *qp) {
 func (q *cq) Peek() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.ring == nil || !q.alive() {
+	if q.ring == nil || !q.refs.Alive() {
 		return 0, q.unless(errPeek, errUserPeek)
 	}
 	return q.waiting(), nil
@@ -188,7 +188,7 @@ func (q *cq) Notify(when ci.Notify) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.ring == nil || !q.alive():
+	case q.ring == nil || !q.refs.Alive():
 		return q.unless(errNotify, errUserNotify)
 	case when > ci.NotifySolicited:
 		return errWhen

@@ -351,34 +351,3 @@ func TestManyBadEntries(t *testing.T) {
 	<-event
 	o.close(t, q, cq)
 }
-
-// TestManyEvents has an adapter raise events without end while the callback of the consumer blocks. Only so many wait.
-func TestManyEvents(t *testing.T) {
-	o := newSingle(t, false)
-	var count int
-	started, goOn, last := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	cq, err := o.pd.CreateCQ(ci.CQCreate{Size: 16, OnEvent: func(e ci.Event) {
-		if count++; count == 1 {
-			close(started)
-			<-goOn
-		}
-	}, OnCompletion: func(any) { close(last) }})
-	require.NoError(t, err)
-	bad := entry(0, 0, 0x01, 0)[1:]
-	put := func() {
-		mlx4.PutEntry(cq, bad)
-		n, err := cq.Poll(make([]ci.WC, 1))
-		require.NoError(t, err)
-		require.Zero(t, n)
-	}
-	put()
-	<-started
-	for range 2 * mlx4.MaxEvents {
-		put()
-	}
-	mlx4.RaiseCompletion(cq)
-	close(goOn)
-	<-last // completions are not lost
-	require.Equal(t, 1+mlx4.MaxEvents, count)
-	o.close(t, cq)
-}

@@ -19,7 +19,7 @@ func (q *qp) PostSend(wrs []ci.SendWR) (n int, err error) {
 	q.sqMu.Lock()
 	defer q.sqMu.Unlock()
 	switch {
-	case q.sq == nil || !q.alive():
+	case q.sq == nil || !q.refs.Alive():
 		return 0, q.postError(sendErrors.Destroyed, errUserSend)
 	case q.hasFailed:
 		return 0, errSendFailed
@@ -61,7 +61,7 @@ func (q *qp) resolve(wr *ci.SendWR) wrrules.Reason {
 	switch {
 	case (wr.Op == ci.OpSend || wr.Op == ci.OpLSO) && q.isDatagram():
 		r.HasObjects = wr.Op == ci.OpLSO && queue.IsLSO(wr)
-		if a, ok := ci.As[*av](wr.To.AV); ok && a.alive() && a.pd == q.pd {
+		if a, ok := ci.As[*av](wr.To.AV); ok && a.refs.Alive() && a.pd == q.pd {
 			r.HasAV = true
 		}
 	case wr.Op == ci.OpFastReg:
@@ -129,7 +129,7 @@ func (q *qp) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	q.rqMu.Lock()
 	defer q.rqMu.Unlock()
 	switch {
-	case q.memory == nil || q.user != nil || !q.alive():
+	case q.memory == nil || q.user != nil || !q.refs.Alive():
 		return 0, q.postError(recvErrors.Destroyed, errUserRecv)
 	case q.hasFailed:
 		return 0, errRecvFailed

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/ci/wrrules"
 	"ciddk/internal/mlx4/fw"
 	"ciddk/internal/mlx4/prm"
@@ -15,7 +16,7 @@ import (
 
 type qp struct {
 	ci.UnimplementedQP
-	refs
+	refs       driver.Refs
 	pd         *pd
 	hca        *HCA
 	send, recv *cq
@@ -24,7 +25,7 @@ type qp struct {
 	num        ci.QPN // 0 and 1 of special QPs
 	hw         uint32 // number in the adapter
 	service    uint8
-	notify     *notifier
+	notify     driver.Notifier
 	memory     *fw.Queue
 	record     *fw.Record
 	layout     layout
@@ -53,8 +54,8 @@ type qp struct {
 
 	hasFailed bool // the adapter has failed; it changes with sqMu and rqMu
 
-	// By slot, from the first bind on. Those of outstanding requests belong to the goroutine that polls, others to the
-	// one that posts.
+	// binds has the windows of bind requests by slot, from the first bind on. Elements of outstanding requests belong
+	// to the goroutine that polls, all others to the one that posts.
 	binds queue.Binds
 }
 
@@ -137,36 +138,36 @@ func (p *pd) newQP(verb string, c ci.QPCreate, number uint32) (_ *qp, err error)
 	}
 	ub := c.User
 	c.User = nil
-	q := &qp{pd: p, hca: h, create: c, hw: number, notify: newNotifier(nil, c.OnEvent, c.Context)}
+	q := &qp{pd: p, hca: h, create: c, hw: number, notify: driver.Notifier{OnEvent: c.OnEvent, Context: c.Context}}
 	q.service = services[c.Type]
 	var u undo
 	defer u.run(&err)
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	u.add(p.put)
+	u.add(p.refs.Put)
 	var ok bool
-	if q.send, ok = ci.As[*cq](c.SendCQ); !ok || q.send.hca != h || !q.send.get() {
+	if q.send, ok = ci.As[*cq](c.SendCQ); !ok || q.send.hca != h || !q.send.refs.Get() {
 		return nil, fail(verb, ci.InvalidCQHandle, "SendCQ is not a CQ of this adapter")
 	}
-	u.add(q.send.put)
-	if q.recv, ok = ci.As[*cq](c.RecvCQ); !ok || q.recv.hca != h || !q.recv.get() {
+	u.add(q.send.refs.Put)
+	if q.recv, ok = ci.As[*cq](c.RecvCQ); !ok || q.recv.hca != h || !q.recv.refs.Get() {
 		return nil, fail(verb, ci.InvalidCQHandle, "RecvCQ is not a CQ of this adapter")
 	}
-	u.add(q.recv.put)
+	u.add(q.recv.refs.Put)
 	if c.SRQ != nil {
-		if q.srq, ok = ci.As[*srq](c.SRQ); !ok || q.srq.hca != h || !q.srq.get() {
+		if q.srq, ok = ci.As[*srq](c.SRQ); !ok || q.srq.hca != h || !q.srq.refs.Get() {
 			return nil, fail(verb, ci.InvalidSRQHandle, "SRQ is not an SRQ of this adapter")
 		}
-		u.add(q.srq.put)
+		u.add(q.srq.refs.Put)
 	}
 	if !q.hasUserQueues(shared != nil) {
 		return nil, fail(verb, ci.InvalidCQHandle, "the user library has some of the queues, and not the others")
 	}
-	if err := h.qps.take(verb); err != nil {
+	if err := h.qps.Take(verb); err != nil {
 		return nil, err
 	}
-	u.add(h.qps.give)
+	u.add(h.qps.Give)
 	if err := q.allocate(verb, shared, &u); err != nil {
 		return nil, err
 	}
@@ -304,7 +305,7 @@ func (q *qp) event(e fw.Event) {
 	}
 	q.note(e)
 	if int(e.Type) < len(qpEvents) && qpEvents[e.Type] != 0 {
-		q.notify.deliver(ci.Event{Type: qpEvents[e.Type], Vendor: uint64(e.Syndrome)})
+		q.notify.Event(ci.Event{Type: qpEvents[e.Type], Vendor: uint64(e.Syndrome)})
 	}
 }
 
@@ -316,7 +317,7 @@ var qpEvents = [...]ci.EventType{prm.EventPathMigrated: ci.EventQPAPM, prm.Event
 // Destroy destroys the QP. Status: ResourceBusy (attached to a group), InvalidQPHandle. Context: drain.
 func (q *qp) Destroy() error {
 	const verb = "QP.Destroy"
-	if err := q.beginDestroy(verb, ci.InvalidQPHandle); err != nil {
+	if err := q.refs.BeginDestroy(verb, ci.InvalidQPHandle); err != nil {
 		return err
 	}
 	h := q.hca
@@ -329,7 +330,7 @@ func (q *qp) Destroy() error {
 	if err == nil {
 		q.attr.State = ci.QPReset
 	} else { // the memory stays allocated, because the adapter may still use it
-		q.revive()
+		q.refs.Revive()
 	}
 	q.modify.Unlock()
 	q.resumePosts()
@@ -341,15 +342,15 @@ func (q *qp) Destroy() error {
 	q.send.forget(q)
 	q.recv.forget(q)
 	h.dev.ReleaseQP(q.hw)
-	q.notify.close()
+	q.notify.Close()
 	err = q.free()
-	h.qps.give()
-	q.recv.put()
-	q.send.put()
+	h.qps.Give()
+	q.recv.refs.Put()
+	q.send.refs.Put()
 	if q.srq != nil {
-		q.srq.put()
+		q.srq.refs.Put()
 	}
-	q.pd.put()
+	q.pd.refs.Put()
 	if err != nil {
 		return firmwareError(verb, err)
 	}

@@ -109,7 +109,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	}
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	if !q.alive() {
+	if !q.refs.Alive() {
 		return fail(verb, ci.InvalidQPHandle, "")
 	}
 	from, err := q.current()
@@ -314,7 +314,7 @@ func (q *qp) Query() (ci.QPAttr, error) {
 	const verb = "QP.Query"
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	if !q.alive() {
+	if !q.refs.Alive() {
 		return ci.QPAttr{}, fail(verb, ci.InvalidQPHandle, "")
 	}
 	a := q.attr

@@ -41,4 +41,4 @@ func (x *quarantine) expire(h *HCA) {
 }
 
 // now returns the time of the clock.
-func (h *HCA) now() time.Duration { return h.clock.Now() }
+func (h *HCA) now() time.Duration { return h.clock.Elapsed() }

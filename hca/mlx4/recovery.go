@@ -91,7 +91,7 @@ func (i *instance) watch(ctx context.Context) {
 		}
 	})
 	for failures := 0; ; {
-		h, since := i.current(), i.clock.Now()
+		h, since := i.current(), i.clock.Elapsed()
 		select {
 		case <-h.failed:
 		case <-i.removal:
@@ -101,7 +101,7 @@ func (i *instance) watch(ctx context.Context) {
 		if errors.Is(cause, bus.ErrGone) {
 			return // the bus removes the instance
 		}
-		if i.clock.Now()-since > stablePeriod {
+		if i.clock.Elapsed()-since > stablePeriod {
 			failures = 0
 		}
 		for {

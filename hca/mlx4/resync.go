@@ -50,14 +50,14 @@ func (p *port) resync() {
 func (q *qp) resync() {
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	if !q.alive() || q.attr.State == ci.QPReset {
+	if !q.refs.Alive() || q.attr.State == ci.QPReset {
 		return
 	}
 	ctx, err := q.query()
 	if err != nil {
 		return // the adapter has failed, or the next query fails, too
 	}
-	tell := func(t ci.EventType) { q.notify.deliver(ci.Event{Type: t}) }
+	tell := func(t ci.EventType) { q.notify.Event(ci.Event{Type: t}) }
 	state := states[prm.QPCState.Get(ctx)&7]
 	if state == ci.QPSQD && q.drained.take() {
 		tell(ci.EventSQDrained)
@@ -84,22 +84,22 @@ func (q *qp) note(e fw.Event) {
 
 // resync reports an error of a CQ.
 func (q *cq) resync() {
-	if !q.use() {
+	if !q.refs.Use() {
 		return
 	}
-	defer q.done()
+	defer q.refs.Done()
 	var b [0x40]byte
 	if q.hca.cmd(prm.CmdQueryCQ, fw.Args{Out: b[:], Modifier: q.num}) != nil {
 		return // the adapter has failed
 	}
 	if s := prm.CQCStatus.Get(b[:]); s != 0 && q.failure.take() {
-		q.notify.deliver(ci.Event{Type: ci.EventCQError})
+		q.notify.Event(ci.Event{Type: ci.EventCQError})
 	}
 }
 
 // resync reports that the limit of an SRQ was reached: the adapter has no limit any more.
 func (s *srq) resync() {
 	if a, err := s.Query(); err == nil && a.Limit == 0 && s.limitEvent.take() {
-		s.notify.deliver(ci.Event{Type: ci.EventSRQLimit})
+		s.notify.Event(ci.Event{Type: ci.EventSRQLimit})
 	}
 }

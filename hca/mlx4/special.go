@@ -37,7 +37,7 @@ func (p *pd) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 	}
 	port := h.port(num)
 	switch {
-	case !p.alive():
+	case !p.refs.Alive():
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	case p.user != nil:
 		return nil, fail(verb, ci.InvalidPermission, "the PD is that of a client process")

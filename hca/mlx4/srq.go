@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/ci/wrrules"
 	"ciddk/internal/mlx4/fw"
 	"ciddk/internal/mlx4/prm"
@@ -16,12 +17,12 @@ const maxSharedSGEs = 1<<queue.MaxRecvShift/prm.DataSegment - 1
 
 type srq struct {
 	ci.UnimplementedSRQ
-	refs
+	refs   driver.Refs
 	pd     *pd
 	hca    *HCA
 	num    uint32
 	attr   ci.SRQAttr // sizes
-	notify *notifier
+	notify driver.Notifier
 
 	limitEvent awaited
 
@@ -56,15 +57,15 @@ func (p *pd) CreateSRQ(c ci.SRQCreate) (_ ci.SRQ, err error) {
 	}
 	var u undo
 	defer u.run(&err)
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	u.add(p.put)
-	if err := h.srqs.take(verb); err != nil {
+	u.add(p.refs.Put)
+	if err := h.srqs.Take(verb); err != nil {
 		return nil, err
 	}
-	u.add(h.srqs.give)
-	s := &srq{pd: p, hca: h, notify: newNotifier(nil, c.OnEvent, c.Context)}
+	u.add(h.srqs.Give)
+	s := &srq{pd: p, hca: h, notify: driver.Notifier{OnEvent: c.OnEvent, Context: c.Context}}
 	log := max(logOf(c.MaxWR+1), 1)
 	shift := max(logOf((max(c.MaxSGE, 1)+1)*prm.DataSegment), queue.MinRecvShift+1)
 	s.attr = ci.SRQAttr{MaxWR: 1<<log - 1, MaxSGE: min(1<<shift/prm.DataSegment-1, h.maxSharedSGEs())}
@@ -146,7 +147,7 @@ func (s *srq) event(e fw.Event) {
 	default:
 		s.limitEvent.forget()
 	}
-	s.notify.deliver(ci.Event{Type: t})
+	s.notify.Event(ci.Event{Type: t})
 }
 
 // complete releases the slot of a completion, and reports whether the message fits it.
@@ -165,8 +166,8 @@ func (s *srq) complete(c *queue.Completion) (id uint64, fits, ok bool) {
 func (s *srq) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ring == nil || !s.alive() {
-		if s.user != nil && s.alive() {
+	if s.ring == nil || !s.refs.Alive() {
+		if s.user != nil && s.refs.Alive() {
 			return 0, errUserSRQ
 		}
 		return 0, srqErrors.Destroyed
@@ -196,10 +197,10 @@ func (s *srq) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 // Query returns the attributes. Status: InvalidSRQHandle.
 func (s *srq) Query() (ci.SRQAttr, error) {
 	const verb = "SRQ.Query"
-	if !s.use() {
+	if !s.refs.Use() {
 		return ci.SRQAttr{}, fail(verb, ci.InvalidSRQHandle, "")
 	}
-	defer s.done()
+	defer s.refs.Done()
 	var b [0x30]byte
 	if err := s.hca.cmd(prm.CmdQuerySRQ, fw.Args{Out: b[:], Modifier: s.num}); err != nil {
 		return ci.SRQAttr{}, firmwareError(verb, err)
@@ -212,10 +213,10 @@ func (s *srq) Query() (ci.SRQAttr, error) {
 // Modify arms the limit. Status: InvalidParameter, Unsupported, InvalidSRQHandle.
 func (s *srq) Modify(set ci.SRQField, a ci.SRQAttr) error {
 	const verb = "SRQ.Modify"
-	if !s.use() {
+	if !s.refs.Use() {
 		return fail(verb, ci.InvalidSRQHandle, "")
 	}
-	defer s.done()
+	defer s.refs.Done()
 	switch {
 	case set == 0 || set&^(ci.SRQFieldMaxWR|ci.SRQFieldLimit) != 0:
 		return fail(verb, ci.InvalidParameter, "no field, or an unknown one")
@@ -251,23 +252,23 @@ func (s *srq) free() error {
 // Destroy destroys the queue. Status: ResourceBusy (a QP uses it), InvalidSRQHandle.
 func (s *srq) Destroy() error {
 	const verb = "SRQ.Destroy"
-	if err := s.beginDestroy(verb, ci.InvalidSRQHandle); err != nil {
+	if err := s.refs.BeginDestroy(verb, ci.InvalidSRQHandle); err != nil {
 		return err
 	}
 	h := s.hca
 	if err := h.release(prm.CmdHW2SWSRQ, fw.Args{Modifier: s.num, OpModifier: 1}); err != nil {
-		s.revive()
+		s.refs.Revive()
 		return firmwareError(verb, err)
 	}
 	h.dev.ReleaseSRQ(s.num)
-	s.notify.close()
+	s.notify.Close()
 	s.mu.Lock()
 	s.ring = nil
 	s.mu.Unlock()
 	err := s.free()
 	h.srqns.release(s.num)
-	h.srqs.give()
-	s.pd.put()
+	h.srqs.Give()
+	s.pd.refs.Put()
 	if err != nil {
 		return firmwareError(verb, err)
 	}

@@ -129,7 +129,7 @@ func (s *storage) ranges() []ci.DMARange {
 	return list
 }
 
-// pages returns the addresses of the pages of ranges, and the offset of the first byte in the first page.
+// pagesOf returns the addresses of the pages of ranges, and the offset of the first byte in the first page.
 func pagesOf(list []ci.DMARange) (pages []uint64, offset uint64) {
 	for i, r := range list {
 		if i == 0 {

@@ -9,6 +9,7 @@ import (
 
 	"ciddk/bus"
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/hca/reference/arena"
 	"ciddk/internal/mlx4/fw"
 	"ciddk/internal/mlx4/userabi"
@@ -17,9 +18,9 @@ import (
 // user is the context of a client process. It implements ci.UserCA.
 type user struct {
 	ci.UnimplementedUserCA // VendorCall
-	refs
-	ca     *ca
-	shared *shared // nil without a user library
+	refs                   driver.Refs
+	ca                     *ca
+	shared                 *shared // nil without a user library
 }
 
 var _ ci.UserCA = (*user)(nil)
@@ -40,7 +41,7 @@ func (c *ca) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 		return nil, fail(verb, ci.InvalidParameter, "private data of another user library")
 	case ub.Command != 0 && cap(ub.Out) < userabi.OpenSize:
 		return nil, fail(verb, ci.InvalidParameter, "the UserBuffer has no room for the answer")
-	case !c.get():
+	case !c.refs.Get():
 		return nil, fail(verb, ci.InvalidCAHandle, "")
 	}
 	u := &user{ca: c}
@@ -51,7 +52,7 @@ func (c *ca) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 	h := c.hca
 	s, err := newShared(h)
 	if err != nil {
-		c.put()
+		c.refs.Put()
 		return nil, &ci.Error{Verb: verb, Status: statusOr(err, ci.InsufficientResources), Err: err}
 	}
 	u.shared = s
@@ -84,14 +85,14 @@ func (u *user) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
 // Destroy closes the context. Status: InvalidCAHandle (closed already), ResourceBusy (a PD of the process exists).
 // [SAS-2.4-15]
 func (u *user) Destroy() error {
-	if err := u.beginDestroy("UserCA.Destroy", ci.InvalidCAHandle); err != nil {
+	if err := u.refs.BeginDestroy("UserCA.Destroy", ci.InvalidCAHandle); err != nil {
 		return err
 	}
 	if u.shared != nil {
 		u.shared.stop()
 		u.shared.free()
 	}
-	u.ca.put()
+	u.ca.refs.Put()
 	return nil
 }
 

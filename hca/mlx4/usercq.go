@@ -95,7 +95,7 @@ func (q *cq) failUser() {
 	command := q.user.control.Arm() >> 24
 	if isArmed := command&7 != 0 && command>>4&3 == q.user.events&3; isArmed {
 		q.user.completion()
-		q.notify.completion()
+		q.notify.Completion()
 	}
 }
 
@@ -170,7 +170,7 @@ func userError(verb string, err error) error {
 
 // unless returns the error of a destroyed CQ, or that of a verb that the user library has replaced.
 func (q *cq) unless(destroyed, replaced *ci.Error) error {
-	if q.user != nil && q.alive() {
+	if q.user != nil && q.refs.Alive() {
 		return replaced
 	}
 	return destroyed

@@ -81,7 +81,7 @@ func (q *qp) freeUser() error {
 
 // postError returns the error of a post to a QP without queues of the driver.
 func (q *qp) postError(destroyed, replaced *ci.Error) error {
-	if q.user != nil && q.alive() {
+	if q.user != nil && q.refs.Alive() {
 		return replaced
 	}
 	return destroyed

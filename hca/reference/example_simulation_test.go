@@ -68,7 +68,7 @@ func Example_simulation() {
 		n, err = cqs[0].Poll(wc[:])
 		check(err)
 	}
-	fmt.Printf("%v after %v: %s\n", wc[0].Status.String(), v.Now(), bufs[1][9000:9023])
+	fmt.Printf("%v after %v: %s\n", wc[0].Status.String(), v.Elapsed(), bufs[1][9000:9023])
 	fmt.Printf("%d packets passed, %d lost\n", net.Count(impair.Pass), net.Count(impair.Drop))
 	// Output:
 	// success after 16.817216ms: Hello, simulated fabric

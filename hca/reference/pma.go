@@ -1,6 +1,8 @@
 package reference
 
 import (
+	"slices"
+
 	"ciddk/ci"
 	"ciddk/sma/pma"
 )
@@ -38,7 +40,7 @@ func linkHeader(a ci.PortAttr) uint64 {
 	switch {
 	case a.Link == ci.LinkInfiniBand:
 		return lrh
-	case len(a.GIDs) > 0 && isIPv4(a.GIDs[0].GID):
+	case slices.ContainsFunc(a.GIDs, func(e ci.GIDEntry) bool { return isIPv4(e.GID) }):
 		return ip4 + udp
 	}
 	return ip6 + udp

@@ -144,7 +144,7 @@ func (p *userPoller) run(r *userRunner) {
 // isAwake reports whether the engine stays awake after a number of rounds without work, a multiple of roundsPerClock.
 // since is the time of the first call for these rounds.
 func (p *userPoller) isAwake(rounds int, since *time.Duration) bool {
-	now := p.time.Now()
+	now := p.time.Elapsed()
 	if rounds <= roundsPerClock {
 		*since = now
 	}

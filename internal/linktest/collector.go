@@ -13,7 +13,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
-	"ciddk/link/train"
+	"ciddk/internal/testenv"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 )
 
@@ -79,7 +80,7 @@ func (c *Collector) Taken() (pkts []rvt.Packet) {
 // Wait returns when cond is true. It evaluates cond after every change.
 func (c *Collector) Wait(t testing.TB, what string, cond func(c *Collector) bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(testenv.Patience)
 	for {
 		c.Lock()
 		ok, ch := cond(c), c.changed

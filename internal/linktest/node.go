@@ -3,6 +3,7 @@ package linktest
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/internal/rings"
+	"ciddk/internal/testenv"
 	"ciddk/rvt"
 )
 
@@ -138,12 +140,12 @@ func ConnectBoth(a, b *Node) {
 	b.Connect(a)
 }
 
-// Poll waits for k successful completions.
+// Poll waits for k successful completions. It yields after an empty poll, since the peer may need the processor.
 func (n *Node) Poll(k int) []ci.WC {
 	n.t.Helper()
 	var out []ci.WC
 	wcs := make([]ci.WC, 16)
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(testenv.Patience)
 	for len(out) < k {
 		m, err := n.CQ.Poll(wcs[:min(16, k-len(out))])
 		require.NoError(n.t, err)
@@ -151,9 +153,13 @@ func (n *Node) Poll(k int) []ci.WC {
 			require.Equal(n.t, ci.WCSuccess, wc.Status, "%v", wc)
 		}
 		out = append(out, wcs[:m]...)
-		if m == 0 && time.Now().After(deadline) {
+		if m > 0 {
+			continue
+		}
+		if time.Now().After(deadline) {
 			require.FailNow(n.t, "timeout", "%d of %d completions; counters %v", len(out), k, n.HCA.Counters())
 		}
+		runtime.Gosched()
 	}
 	return out
 }

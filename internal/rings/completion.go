@@ -88,10 +88,7 @@ func encodeWC(b []byte, wc *ci.WC) {
 
 // Get decodes up to len(wcs) completions and frees their slots at once. It returns their number.
 func (r *completionRing) Get(wcs []ci.WC) int {
-	n := int((r.shown.Load() - r.get) & r.q.mask)
-	if n > len(wcs) {
-		n = len(wcs)
-	}
+	n := min(int((r.shown.Load()-r.get)&r.q.mask), len(wcs))
 	if n == 0 {
 		return 0
 	}

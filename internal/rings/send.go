@@ -378,9 +378,13 @@ func (r *sendRing) vectorAt(i uint32, b []byte) *rvt.AV {
 }
 
 // gather decodes the scatter/gather list or the inline data.
+//
+// ibv_wr_set_inline_data of librxe does not mark a request that it fills as inline, which its man page does not ask of
+// programs either. Such a request has bytes, and no entry.
 func (r *sendRing) gather(w *rvt.Work, b []byte, inline, mayInline bool) {
-	if inline {
-		n := ne.Uint32(b[sqDMA+dmaLength:])
+	n, total := ne.Uint32(b[sqDMA+dmaNumSGE:]), ne.Uint32(b[sqDMA+dmaLength:])
+	if inline || n == 0 && total != 0 && mayInline {
+		n = total
 		if n > r.inline || !mayInline {
 			w.Bad = ci.WCLocalOpErr
 			return
@@ -388,7 +392,6 @@ func (r *sendRing) gather(w *rvt.Work, b []byte, inline, mayInline bool) {
 		w.IsInl, w.Inline = true, b[sqSGE:sqSGE+n:sqSGE+n]
 		return
 	}
-	n := ne.Uint32(b[sqDMA+dmaNumSGE:])
 	if n > r.sge {
 		w.Bad = ci.WCLocalOpErr
 		return

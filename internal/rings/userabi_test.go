@@ -2,9 +2,13 @@ package rings
 
 import (
 	"encoding/hex"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"ciddk/ci"
+	"ciddk/rvt"
 )
 
 // TestUserRecords compares the records with golden bytes. A change of them needs another version, and another
@@ -35,7 +39,7 @@ func TestUserRecords(t *testing.T) {
 		require.Equal(t, c.want, hex.EncodeToString(b), name)
 		require.NoError(t, c.empty.Decode(b), name)
 		require.Equal(t, c.r, c.empty, name)
-		for _, bad := range [][]byte{nil, b[:len(b)-1], append(b[:len(b):len(b)], 0), append([]byte{1}, b[1:]...),
+		for _, bad := range [][]byte{nil, b[:len(b)-1], append(slices.Clip(b), 0), append([]byte{1}, b[1:]...),
 			append([]byte{2, 0, 77}, b[3:]...)} {
 			require.Error(t, c.empty.Decode(bad), name)
 		}
@@ -51,3 +55,18 @@ func (r cqRecord) Encode() []byte         { return r.EncodeCQ() }
 func (r cqRecord) Decode(b []byte) error  { return r.DecodeCQ(b) }
 func (r srqRecord) Encode() []byte        { return r.EncodeSRQ() }
 func (r srqRecord) Decode(b []byte) error { return r.DecodeSRQ(b) }
+
+// TestUnmarkedInline decodes inline data that librxe's ibv_wr_set_inline_data stores: no flag, and no entry.
+func TestUnmarkedInline(t *testing.T) {
+	t.Parallel()
+	b := make([]byte, queueSize(sendGeometry(1, 1, 16)))
+	r := newSendRing(b, 1, 1, 16)
+	require.Equal(t, 1, r.Post([]ci.SendWR{{Op: ci.OpSend, Inline: []byte("12345678")}}, faces{}))
+	slot := r.q.slot(0)
+	ne.PutUint32(slot[sqFlags:], ne.Uint32(slot[sqFlags:])&^flagInline)
+	ne.PutUint32(slot[sqDMA+dmaNumSGE:], 0)
+	var w rvt.Work
+	require.True(t, r.Next(&w))
+	require.Equal(t, "12345678", string(w.Inline))
+	require.Zero(t, w.Bad)
+}

@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	// FullVariable is the environment variable that enables virtual machines and measurements. internal/check sets it
+	// FullVariable is the environment variable that enables virtual machines and measurements. tools/check sets it
 	// with -full.
 	FullVariable = "CIDDK_FULL"
-	// WholeVariable is the environment variable that enables whole matrices. internal/check sets it with -whole.
+	// WholeVariable is the environment variable that enables whole matrices. tools/check sets it with -whole.
 	WholeVariable = "CIDDK_WHOLE"
 )
 
@@ -33,6 +33,6 @@ func Measurement(t testing.TB) {
 	case testing.Short():
 		t.Skip("measures; run without -short")
 	case !Full():
-		t.Skipf("measures; runs in CI, with go run ./internal/check -full, or with %s=1", FullVariable)
+		t.Skipf("measures; runs in CI, with go run ./tools/check -full, or with %s=1", FullVariable)
 	}
 }

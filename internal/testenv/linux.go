@@ -17,7 +17,7 @@ func Linux(t testing.TB, missing error) {
 	case testing.Short():
 		t.Skip("boots a virtual machine; run without -short")
 	case !Full() && os.Getenv(requireLinux) == "":
-		t.Skipf("boots a virtual machine; runs in CI, with go run ./internal/check -full, or with %s=1", FullVariable)
+		t.Skipf("boots a virtual machine; runs in CI, with go run ./tools/check -full, or with %s=1", FullVariable)
 	case missing == nil:
 	case os.Getenv(requireLinux) != "":
 		t.Fatalf("%v (%s is set)", missing, requireLinux)

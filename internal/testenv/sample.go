@@ -13,7 +13,7 @@ func Whole() bool { return os.Getenv(WholeVariable) != "" }
 func OnlyWhole(t testing.TB) {
 	t.Helper()
 	if !Whole() {
-		t.Skipf("is not in the core; runs with go run ./internal/check -full -whole, or with %s=1", WholeVariable)
+		t.Skipf("is not in the core; runs with go run ./tools/check -full -whole, or with %s=1", WholeVariable)
 	}
 }
 

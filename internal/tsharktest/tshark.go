@@ -130,8 +130,7 @@ func (p program) run(ctx context.Context, args ...string) (string, error) {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return "", fmt.Errorf("tshark %s: %w\n%s", strings.Join(args, " "), err, exit.Stderr)
 	}
 	return "", fmt.Errorf("tshark %s: %w", strings.Join(args, " "), err)

@@ -1,5 +1,5 @@
-// Package verbsmatrix reads the list of programs that test/verbs runs in several situations. The tests and the table of
-// the documentation are made of it.
+// Package verbsmatrix reads the lists of programs that test/verbs runs: programs of rdma-core and perftest in several
+// situations, and applications. The tests and the tables of the documentation are made of them.
 package verbsmatrix
 
 import (
@@ -117,7 +117,7 @@ func (m *Matrix) add(line string) error {
 	}
 	f = append(f, make([]string, fields-len(f))...)
 	p := &Program{Server: f[0], Client: f[1], Want: f[2], IsEndless: f[4] == "endless", left: map[string]string{}}
-	for _, item := range strings.Fields(f[3]) {
+	for item := range strings.FieldsSeq(f[3]) {
 		key, reason, _ := strings.Cut(item, "=")
 		if m.Reasons[reason] == "" {
 			return fmt.Errorf("no reason %q", reason)

@@ -52,3 +52,22 @@ func TestAdd(t *testing.T) {
 		require.Error(t, m.add(line), line)
 	}
 }
+
+// TestApplications reads the list of applications.
+func TestApplications(t *testing.T) {
+	root, err := modroot.Find()
+	require.NoError(t, err)
+	list, err := Applications(root)
+	require.NoError(t, err)
+	assert.Greater(t, len(list), 20)
+	var of Application
+	for _, line := range []string{"what; server; client; text", "@package", "@package 1", "what; server", "a; b; c",
+		"a; b; c; d; e"} {
+		_, err := parseApplication(line, &of)
+		assert.Equal(t, line == "@package 1", err == nil, line)
+	}
+	a, err := parseApplication("what; server -p verbs;ofi_rxm; ; text; endless", &of)
+	require.NoError(t, err)
+	assert.Equal(t, &Application{Package: "package", Version: "1", What: "what", Server: "server -p verbs;ofi_rxm",
+		Want: "text", IsEndless: true}, a)
+}

@@ -7,10 +7,16 @@ import (
 	"runtime/debug"
 )
 
-// Of returns the output of --version: the program, its module's version or commit, and the Go release that built it.
+// release is the version of a released program. tools/release sets it with the linker.
+var release string
+
+// Of returns the output of --version: the program, its release, or its module's version or commit, and the Go release
+// that built it.
 func Of(name string) string {
 	what := "(unknown version)"
-	if info, ok := debug.ReadBuildInfo(); ok {
+	if release != "" {
+		what = release
+	} else if info, ok := debug.ReadBuildInfo(); ok {
 		what = info.Main.Version
 		for _, s := range info.Settings {
 			switch {

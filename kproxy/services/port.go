@@ -3,7 +3,7 @@ package services
 import (
 	"net/netip"
 
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/internal/kproxy/schema"
 	"ciddk/kproxy"
@@ -11,7 +11,7 @@ import (
 )
 
 // port is a port of a port space that a client has taken.
-type port struct{ b rdmacm.Binding }
+type port struct{ b cmid.Binding }
 
 func (p *port) Destroy() error { p.Abandon(); return nil }
 func (p *port) Abandon()       { p.b.Release() }
@@ -23,7 +23,7 @@ func (s *Service) bindPort(c *kproxy.Session, verb string, r *schema.BindPort) (
 		return nil, err
 	}
 	space := mad.PortSpace(r.Space)
-	if space != rdmacm.TCP && space != rdmacm.UDP && space != rdmacm.IB {
+	if space != cmid.TCP && space != cmid.UDP && space != cmid.IB {
 		return nil, errorf(verb, ci.InvalidParameter, "port space %#x", r.Space)
 	}
 	var addr netip.Addr

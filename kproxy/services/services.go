@@ -11,7 +11,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/internal/kproxy/schema"
 	"ciddk/internal/kproxy/schema/convert"
@@ -23,7 +23,7 @@ type Config struct {
 	AL    *accesslayer.AL
 	MAD   mads.Service
 	CM    cm.Service
-	Ports rdmacm.Ports // nil: a table of the Service
+	Ports cmid.Ports // nil: a table of the Service
 }
 
 // Service executes the commands of clients. It implements kproxy.Service.
@@ -49,7 +49,7 @@ func New(cfg Config) (*Service, error) {
 		return nil, errorf("services.New", ci.InvalidParameter, "Config.AL, MAD or CM is nil")
 	}
 	if cfg.Ports == nil {
-		table, err := rdmacm.NewPortTable([2]uint16{}, random)
+		table, err := cmid.NewPortTable([2]uint16{}, random)
 		if err != nil {
 			return nil, err
 		}

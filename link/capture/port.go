@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"ciddk/ci"
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -55,7 +55,7 @@ func (p *Port) Start(c rvt.PortContext) error {
 	p.context, p.link = c, p.inner.Attr().Link
 	p.epoch, p.drops = p.tap.Epoch, p.tap.watch(&c)
 	if p.epoch.IsZero() {
-		p.epoch = time.Now().Add(-c.Clock.Now())
+		p.epoch = time.Now().Add(-c.Clock.Elapsed())
 	}
 	c.Receiver = receiver{c.Receiver, p}
 	c.Lost = p.lost
@@ -76,8 +76,8 @@ func keyOf(p *rvt.Packet) packetKey { return packetKey{p.DestQP, p.SrcQP, p.PSN,
 
 // frame returns the frame of a packet.
 func (p *Port) frame(d rvt.Direction, data []byte) Frame {
-	return Frame{Time: p.epoch.Add(p.context.Clock.Now()), HCA: p.context.Node.GUID, Port: p.context.Num, Link: p.link,
-		Direction: d, Data: data}
+	return Frame{Time: p.epoch.Add(p.context.Clock.Elapsed()), HCA: p.context.Node.GUID, Port: p.context.Num,
+		Link: p.link, Direction: d, Data: data}
 }
 
 // entries appends the packets of a train to list.

@@ -92,7 +92,7 @@ func (t *Tap) add(clock clock.Clock, list []*entry) {
 	if t.sink == nil {
 		return
 	}
-	now := clock.Now()
+	now := clock.Elapsed()
 	for _, e := range list {
 		e.since = now
 	}
@@ -155,7 +155,7 @@ func (t *Tap) overdue(clock clock.Clock) {
 	if t.sink == nil {
 		return
 	}
-	late := clock.Now() - maxWait
+	late := clock.Elapsed() - maxWait
 	n := 0
 	for n < len(t.queue) && t.queue[n].since <= late {
 		n++

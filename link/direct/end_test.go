@@ -12,7 +12,6 @@ import (
 	"ciddk/internal/testenv"
 	"ciddk/rvt"
 	"ciddk/wire"
-	"ciddk/wire/wirecheck"
 )
 
 // received waits for the next packet of an end.
@@ -68,12 +67,13 @@ func TestLinkEndReceives(t *testing.T) {
 			for k, op := range []wire.Opcode{wire.RCWriteFirst, wire.RCWriteMiddle, wire.RCWriteLast} {
 				b := received(t, e)
 				n := min(1024, len(body)-1024*k)
-				wirecheck.Link(t, b, wirecheck.CRCs(), wirecheck.LIDs(5, 0x30), wirecheck.ServiceLevel(3),
-					wirecheck.VirtualLane(0), wirecheck.Global(global),
-					wirecheck.LinkTransport(wirecheck.Opcode(op), wirecheck.PSN(uint32(0xffffff+k)&0xffffff),
-						wirecheck.DestQP(9), wirecheck.PayloadLen(n)))
 				var w wire.LinkPacket
 				require.NoError(t, wire.ParseLinkPacket(b, &w))
+				require.NoError(t, wire.CheckLinkCRC(b, &w))
+				assert.Equal(t, global, w.Global())
+				assert.Equal(t, wire.LRH{SL: 3, LNH: w.LRH.LNH, SLID: 5, DLID: 0x30, PktLen: w.LRH.PktLen}, w.LRH)
+				h := w.Packet.BTH
+				assert.Equal(t, []any{op, uint32(0xffffff+k) & 0xffffff, uint32(9)}, []any{h.Opcode, h.PSN, h.DestQP})
 				assert.Equal(t, body[1024*k:1024*k+n], w.Packet.Payload)
 				if global {
 					sgid, _ := p.gid(0)

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/internal/train"
 	"ciddk/link/internal/visits"
-	"ciddk/link/train"
 	"ciddk/mad"
 	"ciddk/rvt"
 	"ciddk/sma"
@@ -169,7 +169,7 @@ func (p *Port) logical() ci.PortState {
 // Start admits deliveries. A port without a configured GUID gets one that follows from the node's.
 func (p *Port) Start(c rvt.PortContext) error {
 	if p.visits.IsClosed() || p.started.Load() {
-		return errors.New("direct: the port was started before, or is closed")
+		return fmt.Errorf("direct: %w", rvt.ErrPortStarted)
 	}
 	p.recv, p.lost = c.Receiver, c.Lost
 	if err := p.manage(&c); err != nil {

@@ -76,7 +76,7 @@ func (p *Port) Start(c rvt.PortContext) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.started || p.closed {
-		return errors.New("frame: the port was started before, or is closed")
+		return fmt.Errorf("frame: %w", rvt.ErrPortStarted)
 	}
 	p.started = true
 	if c.Clock == nil {

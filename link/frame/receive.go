@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"ciddk/ci"
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

@@ -45,7 +45,7 @@ const (
 
 func newResolver(p *Port) *resolver { return &resolver{port: p, table: map[netip.Addr]*neighbor{}} }
 
-func (r *resolver) now() time.Duration { return r.port.context.Load().Clock.Now() }
+func (r *resolver) now() time.Duration { return r.port.context.Load().Clock.Elapsed() }
 
 // neighbor returns the entry of an address, or nil if the table is full.
 func (r *resolver) neighbor(a netip.Addr) *neighbor {

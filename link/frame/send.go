@@ -3,7 +3,7 @@ package frame
 import (
 	"slices"
 
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

@@ -1,7 +1,7 @@
 package impair
 
 import (
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

@@ -49,7 +49,7 @@ func TestImpairReplays(t *testing.T) {
 
 type stoppedClock struct{}
 
-func (stoppedClock) Now() time.Duration                          { return 0 }
+func (stoppedClock) Elapsed() time.Duration                      { return 0 }
 func (stoppedClock) AfterFunc(time.Duration, func()) clock.Timer { return stoppedTimer{} }
 
 type stoppedTimer struct{}

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 )
 

@@ -52,7 +52,7 @@ func (n *Network) drive() int {
 	if at == never {
 		return 0
 	}
-	now := n.c.Clock.Now()
+	now := n.c.Clock.Elapsed()
 	if time.Duration(at) > now {
 		return 0
 	}
@@ -71,7 +71,7 @@ func (n *Network) attend() {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.busy, n.seen, n.since = false, n.count.Load(), n.c.Clock.Now()
+	n.busy, n.seen, n.since = false, n.count.Load(), n.c.Clock.Elapsed()
 	if n.late {
 		n.late, n.set = false, false
 		n.arm()

@@ -47,7 +47,7 @@ func (r *driveRig) poll() {
 			r.port.Drive()
 		}
 		r.net.mu.Lock()
-		r.net.areBusy(r.v.Now())
+		r.net.areBusy(r.v.Elapsed())
 		r.net.mu.Unlock()
 	}
 }
@@ -110,14 +110,14 @@ func TestTimerStandsBy(t *testing.T) {
 			t.Parallel()
 			r := newDriveRig(t)
 			tt.before(r)
-			sent := r.v.Now()
+			sent := r.v.Elapsed()
 			r.send(1)
 			tt.after(r)
 			if tt.early > 0 {
 				r.v.Advance(tt.early)
 				require.Empty(t, r.got.Taken())
 			}
-			r.v.Advance(sent + tt.late - r.v.Now())
+			r.v.Advance(sent + tt.late - r.v.Elapsed())
 			require.Len(t, r.got.Taken(), 1)
 			require.Zero(t, r.v.Pending())
 		})
@@ -139,7 +139,7 @@ func TestTimerLeavesDelivery(t *testing.T) {
 		r.net.count.Add(1) // consumers that drive, and find another goroutine delivering
 	}
 	require.True(t, r.v.Step())
-	require.Equal(t, at, r.v.Now())
+	require.Equal(t, at, r.v.Elapsed())
 	require.Empty(t, r.got.Taken())
 	require.Equal(t, 1, r.v.Pending())
 	require.Equal(t, 1, r.port.Drive())

@@ -138,7 +138,7 @@ func (n *Network) send(from *socket, to netip.Addr, list ...packet) {
 	n.mu.Unlock()
 	if len(members) == 0 && n.c.Watch != nil {
 		for _, d := range list {
-			n.c.Watch(&Datagram{Time: n.c.Clock.Now(), From: from.addr(), To: to, Verdict: impair.Drop,
+			n.c.Watch(&Datagram{Time: n.c.Clock.Elapsed(), From: from.addr(), To: to, Verdict: impair.Drop,
 				Flipped: -1, Data: d.data})
 		}
 	}
@@ -173,7 +173,7 @@ func (n *Network) path(from, to netip.Addr) *impair.Lane[parcel] {
 
 // datagram returns a parcel in the form of the configuration's functions.
 func (n *Network) datagram(p *parcel, arrived bool) *Datagram {
-	return &Datagram{Time: n.c.Clock.Now(), From: p.from, To: p.to.addr(), Arrived: arrived, Verdict: p.verdict,
+	return &Datagram{Time: n.c.Clock.Elapsed(), From: p.from, To: p.to.addr(), Arrived: arrived, Verdict: p.verdict,
 		Flipped: p.flipped, Data: p.data}
 }
 
@@ -220,7 +220,7 @@ func (l *lane) Emit(list []parcel, _, _, _ bool) {
 	n := l.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l.last = max(l.last, n.c.Clock.Now()+n.c.Latency)
+	l.last = max(l.last, n.c.Clock.Elapsed()+n.c.Latency)
 	for _, p := range list {
 		if p.isCopy {
 			l.last++
@@ -237,7 +237,7 @@ func (n *Network) arm() {
 	if n.pumping || len(n.queue) == 0 || n.set && (n.late || n.armed <= n.queue[0].at) {
 		return
 	}
-	now := n.c.Clock.Now()
+	now := n.c.Clock.Elapsed()
 	d := max(n.queue[0].at-now, 0)
 	if n.late = n.areBusy(now); n.late {
 		d = max(d, driveStep)
@@ -259,11 +259,11 @@ func (n *Network) pump() {
 	if n.pumping {
 		return
 	}
-	if n.late && n.areBusy(n.c.Clock.Now()) {
+	if n.late && n.areBusy(n.c.Clock.Elapsed()) {
 		n.arm() // the consumers still deliver
 		return
 	}
-	n.deliver(n.c.Clock.Now)
+	n.deliver(n.c.Clock.Elapsed)
 }
 
 // catchUp delivers what had arrived before the call. It returns false while another goroutine delivers.
@@ -273,7 +273,7 @@ func (n *Network) catchUp() bool {
 	if n.pumping {
 		return false
 	}
-	now := n.c.Clock.Now()
+	now := n.c.Clock.Elapsed()
 	n.deliver(func() time.Duration { return now })
 	return true
 }

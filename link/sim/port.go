@@ -19,6 +19,8 @@ type Config struct {
 	// Addrs are further addresses, of either family: the entries from 1 on of the GID table. With Addr, they are at
 	// most 128. SetAddresses changes them later.
 	Addrs []netip.Addr
+	// LinkLocalGIDs and RoCEv1GIDs add entries to the GID table: see package udp.
+	LinkLocalGIDs, RoCEv1GIDs bool
 	// Interface is the name of the network interface in the entries of the GID table, as software shows it to people.
 	// It is the zone of link-local addresses.
 	Interface string
@@ -90,6 +92,7 @@ func New(n *Network, c Config) (*Port, error) {
 	p := &Port{net: n, guid: rocev2.NodeGUID(named, wire.RoCEv2Port)}
 	t := &p.table
 	t.UDP, t.MTU, t.StrictSource = wire.RoCEv2Port, c.MTU, c.StrictSource
+	t.LinkLocal, t.RoCEv1 = c.LinkLocalGIDs, c.RoCEv1GIDs
 	t.Open = func(a netip.Addr) (*rocev2.Port, error) { return p.open(&c, a) }
 	t.Up()
 	if err := p.SetAddresses(append([]netip.Addr{c.Addr}, c.Addrs...)...); err != nil {

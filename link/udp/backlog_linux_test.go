@@ -11,7 +11,7 @@ import (
 	"ciddk/clock"
 	"ciddk/internal/linktest"
 	"ciddk/internal/testenv"
-	"ciddk/link/train"
+	"ciddk/internal/train"
 )
 
 // waiting returns the number of bytes in a socket's receive buffer.

@@ -77,7 +77,7 @@ func (s *portableSocket) isBarrier(from netip.AddrPort, b []byte) bool {
 		from.Addr().Unmap().WithZone("") != s.port.Addr.WithZone("") {
 		return false
 	}
-	if ask := s.mark.came(binary.BigEndian.Uint64(b), s.port.Clock.Now()); ask != 0 {
+	if ask := s.mark.came(binary.BigEndian.Uint64(b), s.port.Clock.Elapsed()); ask != 0 {
 		s.sendBarrier(ask)
 	}
 	return true

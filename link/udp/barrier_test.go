@@ -8,7 +8,7 @@ import (
 
 	"ciddk/internal/linktest"
 	"ciddk/internal/testenv"
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 )
 

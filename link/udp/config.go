@@ -19,6 +19,11 @@ type Config struct {
 	// Addrs are further addresses of the port, of either family: entries 1, 2, … of the GID table. With Addr, they
 	// are at most 128.
 	Addrs []netip.Addr
+	// LinkLocalGIDs and RoCEv1GIDs add entries to the GID table, for programs that expect the table of another adapter.
+	// With LinkLocalGIDs, the entry of an IPv4 address comes after one with a link-local GID. With RoCEv1GIDs, each
+	// entry comes after one of RoCEv1 with the same GID. The added entries work as those of the address do: the packets
+	// are those of RoCEv2.
+	LinkLocalGIDs, RoCEv1GIDs bool
 	// Interface, in place of Addr, is the name of a network interface, all of whose addresses the port has. Addresses
 	// that come and go change the GID table and raise ci.EventGIDChange: the entry of a new address is added, and that
 	// of an address that is removed becomes empty. The MTU is that of the interface at New.

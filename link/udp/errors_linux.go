@@ -72,7 +72,7 @@ const errorsFor = 10 * time.Second
 
 // readRecentErrors reads the error queue if there may be something in it.
 func (s *mmsgSocket) readRecentErrors() {
-	if at := s.gsiSent.Load(); at != 0 && s.port.Clock.Now()-time.Duration(at) < errorsFor {
+	if at := s.gsiSent.Load(); at != 0 && s.port.Clock.Elapsed()-time.Duration(at) < errorsFor {
 		s.readErrors()
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
+	"ciddk/rvt"
 )
 
 // lookEvery is the interval at which the addresses of an interface are read if the system does not report changes, or
@@ -86,7 +87,7 @@ func (f *follower) start(c clock.Clock) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.started || f.stopped {
-		return errors.New("udp: the port was started before, or is closed")
+		return fmt.Errorf("udp: %w", rvt.ErrPortStarted)
 	}
 	err := f.open(func() (err error) {
 		f.unwatch, err = f.source.Watch(f.changed)

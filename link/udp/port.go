@@ -58,6 +58,7 @@ func (p *Port) open(f func() error) error {
 func (p *Port) setUp(c *Config) error {
 	t := &p.table
 	t.UDP, t.StrictSource, t.PeerSource = c.port(), c.StrictSource, c.PeerSourcePort
+	t.LinkLocal, t.RoCEv1 = c.LinkLocalGIDs, c.RoCEv1GIDs
 	t.Open = func(a netip.Addr) (*rocev2.Port, error) { return p.openAddress(c, a) }
 	t.Up()
 	if c.Interface != "" {

@@ -239,7 +239,7 @@ func (s *portableSocket) receive(conn *net.UDPConn, dst netip.Addr) {
 
 // CatchUp sends a barrier when no other is under way.
 func (s *portableSocket) CatchUp(mark uint64) (next uint64, done bool) {
-	n, ask, done := s.mark.want(mark, s.port.Clock.Now())
+	n, ask, done := s.mark.want(mark, s.port.Clock.Elapsed())
 	if ask != 0 && !s.sendBarrier(ask) {
 		return 0, true // the system does not deliver to the port's own address, so the port cannot know more
 	}

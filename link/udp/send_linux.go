@@ -5,8 +5,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ciddk/internal/train"
 	"ciddk/link/internal/rocev2"
-	"ciddk/link/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -234,7 +234,7 @@ func (s *mmsgSocket) flush(b *sendBatch, c *rocev2.Cutter) {
 	for i := 0; i < b.n; {
 		fd := s.from[b.info[i].rt.Key.Lane]
 		if fd == s.gsi {
-			s.gsiSent.Store(int64(s.port.Clock.Now()) + 1)
+			s.gsiSent.Store(int64(s.port.Clock.Elapsed()) + 1)
 		}
 		k, err := b.sendmmsg(fd, i, b.sameSource(i))
 		if k > 0 {

@@ -8,7 +8,7 @@ import (
 
 	"ciddk/internal/linktest"
 	"ciddk/internal/testenv"
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -21,7 +21,7 @@ func TestUDPDrive(t *testing.T) {
 	a, _ := openTest(t, Config{})
 	b, rb := openTest(t, Config{})
 	p := []rvt.Packet{{Service: wire.RC, Op: wire.OpAcknowledge, N: 1, Route: routeTo(t, a, b)}}
-	for n := 0; n < 200; n++ {
+	for range 200 {
 		a.Send(p)
 		for packets := 0; packets == 0; {
 			b.Drive()

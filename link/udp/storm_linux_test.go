@@ -25,7 +25,7 @@ import (
 	"ciddk/rvt"
 )
 
-// internal/check runs the full length as a step.
+// tools/check runs the full length as a step.
 var stormMessages = flag.Int("udpstorm.messages", 4000, "messages of TestUDPStorm, for each kind of port")
 
 const (

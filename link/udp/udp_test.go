@@ -17,8 +17,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/internal/linktest"
+	"ciddk/internal/train"
 	"ciddk/link/internal/rocev2"
-	"ciddk/link/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 // claims returns the capabilities of the adapter, with the files that have their verbs. docs/sas/capabilities.md of the
@@ -21,9 +22,9 @@ func claims() ci.Caps {
 
 type ca struct {
 	ci.UnimplementedCA
-	refs
+	refs   driver.Refs
 	hca    *HCA
-	notify *notifier
+	notify driver.Notifier
 
 	portMu  sync.Mutex
 	portCap ci.PortCap // bits set by Modify
@@ -33,7 +34,7 @@ type ca struct {
 
 // Query returns a copy that belongs to the caller. Status: InvalidCAHandle.
 func (c *ca) Query() (*ci.CAAttr, error) {
-	if !c.alive() {
+	if !c.refs.Alive() {
 		return nil, fail("CA.Query", ci.InvalidCAHandle, "")
 	}
 	i := &c.hca.info
@@ -59,7 +60,7 @@ func (c *ca) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
 	const verb = "CA.Modify"
 	const known = ci.PortFieldShutdown<<1 - 1
 	switch {
-	case !c.alive():
+	case !c.refs.Alive():
 		return fail(verb, ci.InvalidCAHandle, "")
 	case port != 1:
 		return fail(verb, ci.InvalidPort, "the adapter has port 1")
@@ -79,7 +80,7 @@ func (c *ca) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
 		changed := c.portCap != old
 		c.portMu.Unlock()
 		if changed {
-			c.notify.event(ci.EventPortTrap, 1)
+			c.notify.Event(ci.Event{Type: ci.EventPortTrap, Port: 1})
 		}
 	}
 	return nil
@@ -87,10 +88,10 @@ func (c *ca) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
 
 // Destroy closes the CA. Status: ResourceBusy, InvalidCAHandle. Context: drain.
 func (c *ca) Destroy() error {
-	if err := c.beginDestroy("CA.Destroy", ci.InvalidCAHandle); err != nil {
+	if err := c.refs.BeginDestroy("CA.Destroy", ci.InvalidCAHandle); err != nil {
 		return err
 	}
-	c.notify.close()
+	c.notify.Close()
 	c.hca.mu.Lock()
 	c.hca.open = nil
 	c.hca.mu.Unlock()
@@ -108,15 +109,15 @@ func (c *ca) AllocatePD(typ ci.PDType) (ci.PD, error) {
 }
 
 // newPD allocates a PD below the CA or a process.
-func (c *ca) newPD(verb string, typ ci.PDType, parent *refs) (*pd, error) {
+func (c *ca) newPD(verb string, typ ci.PDType, parent *driver.Refs) (*pd, error) {
 	if typ > ci.PDDatagram || typ == ci.PDAlias {
 		return nil, fail(verb, ci.InvalidParameter, "the type of the PD is out of range")
 	}
-	if !parent.get() {
+	if !parent.Get() {
 		return nil, fail(verb, ci.InvalidCAHandle, "")
 	}
-	if err := c.hca.pds.take(verb); err != nil {
-		parent.put()
+	if err := c.hca.pds.Take(verb); err != nil {
+		parent.Put()
 		return nil, err
 	}
 	return &pd{parent: parent, hca: c.hca, num: c.lastPD.Add(1)}, nil

@@ -4,16 +4,17 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 type cq struct {
 	ci.UnimplementedCQ
-	refs
+	refs   driver.Refs
 	pd     *pd
 	hca    *HCA
 	num    CQN
 	size   int
-	notify *notifier
+	notify driver.Notifier
 
 	poll  sync.Mutex
 	cqes  [64]CQE
@@ -30,7 +31,7 @@ var errPoll, errNotify = fail("CQ.Poll", ci.InvalidCQHandle, ""), fail("CQ.Notif
 // Destroy destroys the CQ. Status: ResourceBusy (a QP uses it), InvalidCQHandle, Timeout. Context: drain.
 func (q *cq) Destroy() error {
 	const verb = "CQ.Destroy"
-	if err := q.beginDestroy(verb, ci.InvalidCQHandle); err != nil {
+	if err := q.refs.BeginDestroy(verb, ci.InvalidCQHandle); err != nil {
 		return err
 	}
 	if err := q.hca.dev.DestroyCQ(q.num); err != nil {
@@ -42,15 +43,15 @@ func (q *cq) Destroy() error {
 	if q.user != nil { // user.go
 		q.closeUser()
 	}
-	q.notify.close()
-	q.hca.cqs.give()
-	q.pd.put()
+	q.notify.Close()
+	q.hca.cqs.Give()
+	q.pd.refs.Put()
 	return nil
 }
 
 // Poll returns completions, oldest first. Status: InvalidCQHandle. Context: data.
 func (q *cq) Poll(wc []ci.WC) (n int, err error) {
-	if !q.alive() {
+	if !q.refs.Alive() {
 		return 0, errPoll
 	}
 	q.poll.Lock()
@@ -120,7 +121,7 @@ func (q *cq) save() {
 
 // Notify arms the CQ. Status: InvalidCQHandle, InvalidParameter (an unknown condition). Context: data.
 func (q *cq) Notify(when ci.Notify) error {
-	if !q.alive() {
+	if !q.refs.Alive() {
 		return errNotify
 	}
 	if when > ci.NotifySolicited {
@@ -136,7 +137,7 @@ func (q *cq) Notify(when ci.Notify) error {
 
 // Query returns the attributes of the CQ. Status: InvalidCQHandle.
 func (q *cq) Query() (ci.CQAttr, error) {
-	if !q.alive() {
+	if !q.refs.Alive() {
 		return ci.CQAttr{}, fail("CQ.Query", ci.InvalidCQHandle, "")
 	}
 	return ci.CQAttr{Size: q.size}, nil

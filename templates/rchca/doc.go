@@ -12,7 +12,7 @@
 //	mr.go      memory regions
 //	cq.go      completion queues: poll, arm
 //	qp.go      queue pairs; qpmodify.go: their states; post.go: posting
-//	refs.go    dependencies between objects; notify.go: callbacks
+//	errors.go  the errors of verbs. Package ci/driver counts dependencies between objects and runs callbacks
 //
 // Each optional capability has a file of its own. In the files above, lines that belong to it end in the file's name.
 //

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/templates/rchca/userabi" // user.go
 )
 
@@ -28,12 +29,12 @@ type HCA struct {
 	dev  Device
 	info Info
 
-	pds, cqs, qps, mrs pool
+	pds, cqs, qps, mrs driver.Pool
 
-	avs    pool    // ud.go
-	srqs   pool    // srq.go
-	mws    pool    // mw.go
-	subnet *subnet // sma.go
+	avs    driver.Pool // ud.go
+	srqs   driver.Pool // srq.go
+	mws    driver.Pool // mw.go
+	subnet *subnet     // sma.go
 
 	mu     sync.RWMutex // guards the fields below; held only for lookups
 	open   *ca
@@ -47,11 +48,11 @@ type HCA struct {
 func New(dev Device) (*HCA, error) {
 	i := dev.Info()
 	h := &HCA{dev: dev, info: i, qp: make(map[ci.QPN]*qp), cq: make(map[CQN]*cq)}
-	h.pds.max, h.cqs.max = i.MaxPDs, i.MaxCQs
-	h.qps.max, h.mrs.max = i.MaxQPs, i.MaxMRs
-	h.avs.max = i.MaxAVs                               // ud.go
-	h.srqs.max, h.srq = i.MaxSRQs, make(map[SRQN]*srq) // srq.go
-	h.mws.max = i.MaxMWs                               // mw.go
+	h.pds.Max, h.cqs.Max = i.MaxPDs, i.MaxCQs
+	h.qps.Max, h.mrs.Max = i.MaxQPs, i.MaxMRs
+	h.avs.Max = i.MaxAVs                               // ud.go
+	h.srqs.Max, h.srq = i.MaxSRQs, make(map[SRQN]*srq) // srq.go
+	h.mws.Max = i.MaxMWs                               // mw.go
 	var err error
 	if h.subnet, err = newSubnet(h); err != nil { // sma.go
 		return nil, fmt.Errorf("rchca: port of adapter %v: %w", i.GUID, err)
@@ -80,10 +81,10 @@ func (h *HCA) Close() error {
 
 // Live returns the number of existing objects of each kind, for the leak check of the certifier.
 func (h *HCA) Live() map[string]int {
-	n := map[string]int{"pd": h.pds.count(), "cq": h.cqs.count(), "qp": h.qps.count(), "mr": h.mrs.count()}
-	n["av"] = h.avs.count()   // ud.go
-	n["srq"] = h.srqs.count() // srq.go
-	n["mw"] = h.mws.count()   // mw.go
+	n := map[string]int{"pd": h.pds.Count(), "cq": h.cqs.Count(), "qp": h.qps.Count(), "mr": h.mrs.Count()}
+	n["av"] = h.avs.Count()   // ud.go
+	n["srq"] = h.srqs.Count() // srq.go
+	n["mw"] = h.mws.Count()   // mw.go
 	return n
 }
 
@@ -123,7 +124,7 @@ func (h *HCA) OpenCA(guid ci.GUID, onEvent func(ci.Event), arg any) (ci.CA, erro
 	case h.open != nil:
 		return nil, fail(verb, ci.ResourceBusy, "already open")
 	}
-	h.open = &ca{hca: h, notify: newNotifier(nil, onEvent, arg)}
+	h.open = &ca{hca: h, notify: driver.Notifier{OnEvent: onEvent, Context: arg}}
 	return h.open, nil
 }
 
@@ -134,7 +135,7 @@ func (h *interrupts) Completion(n CQN) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if q := h.cq[n]; q != nil {
-		q.notify.completion()
+		q.notify.Completion()
 	}
 }
 
@@ -142,7 +143,7 @@ func (h *interrupts) CQError(n CQN) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if q := h.cq[n]; q != nil {
-		q.notify.event(ci.EventCQError, 0)
+		q.notify.Event(ci.Event{Type: ci.EventCQError})
 	}
 }
 
@@ -150,7 +151,7 @@ func (h *interrupts) QPEvent(n ci.QPN, t ci.EventType) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if q := h.qp[n]; q != nil {
-		q.notify.event(t, 0)
+		q.notify.Event(ci.Event{Type: t})
 	}
 }
 
@@ -158,6 +159,6 @@ func (h *interrupts) PortEvent(t ci.EventType) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if h.open != nil {
-		h.open.notify.event(t, 1)
+		h.open.notify.Event(ci.Event{Type: t, Port: 1})
 	}
 }

@@ -4,11 +4,12 @@ import (
 	"errors"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 )
 
 type mr struct {
 	ci.UnimplementedMR
-	refs
+	refs  driver.Refs
 	pd    *pd
 	c     ci.MRCreate // holds the Memory until Destroy
 	r     ci.Region
@@ -48,25 +49,25 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	case c.IOVA+c.Length < c.IOVA:
 		return nil, fail(verb, ci.InvalidParameter, "the region exceeds the end of the address space")
 	}
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	if err := h.mrs.take(verb); err != nil {
-		p.put()
+	if err := h.mrs.Take(verb); err != nil {
+		p.refs.Put()
 		return nil, err
 	}
 	unpin, err := c.Memory.Pin()
 	if err != nil {
-		h.mrs.give()
-		p.put()
+		h.mrs.Give()
+		p.refs.Put()
 		return nil, &ci.Error{Verb: verb, Status: ci.InsufficientResources, Detail: "pinning the memory", Err: err}
 	}
 	key, err := h.dev.Map(Region{PD: p.num, Addr: c.IOVA, Access: c.Access,
 		Pieces: views(c.Memory, c.Offset, c.Length), Memory: c.Memory, Offset: c.Offset, Length: c.Length})
 	if err != nil {
 		unpin()
-		h.mrs.give()
-		p.put()
+		h.mrs.Give()
+		p.refs.Put()
 		if errors.Is(err, ErrMemory) {
 			return nil, &ci.Error{Verb: verb, Status: ci.InvalidParameter, Detail: "the memory", Err: err}
 		}
@@ -93,7 +94,7 @@ func (m *mr) Region() ci.Region { return m.r }
 
 // Query returns the attributes of the region. Status: InvalidMRHandle.
 func (m *mr) Query() (ci.MRAttr, error) {
-	if !m.alive() {
+	if !m.refs.Alive() {
 		return ci.MRAttr{}, fail("MR.Query", ci.InvalidMRHandle, "")
 	}
 	end := m.r.Addr + m.r.Length
@@ -108,7 +109,7 @@ func (m *mr) Query() (ci.MRAttr, error) {
 // ResourceBusy (a window is bound to it), Timeout.
 func (m *mr) Destroy() error {
 	const verb = "MR.Destroy"
-	err := m.destroyIf(verb, ci.InvalidMRHandle, func() error {
+	err := m.refs.DestroyIf(verb, ci.InvalidMRHandle, func() error {
 		err := m.pd.hca.dev.Unmap(m.r.LKey)
 		if errors.Is(err, ErrBound) { // mw.go
 			return &ci.Error{Verb: verb, Status: ci.ResourceBusy, Err: err}
@@ -123,7 +124,7 @@ func (m *mr) Destroy() error {
 	}
 	m.unpin()
 	m.c.Memory = nil
-	m.pd.hca.mrs.give()
-	m.pd.put()
+	m.pd.hca.mrs.Give()
+	m.pd.refs.Put()
 	return nil
 }

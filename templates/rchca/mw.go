@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/ci/wrrules"
 	"ciddk/templates/rchca/userabi" // user.go
 )
@@ -46,9 +47,9 @@ var ErrBound = errors.New("a window is bound to the region")
 
 // An mw is a memory window.
 type mw struct {
-	refs
-	pd  *pd
-	typ ci.MWType
+	refs driver.Refs
+	pd   *pd
+	typ  ci.MWType
 
 	set sync.Mutex
 	key ci.Key // that the last bind of type 1 sets
@@ -68,17 +69,17 @@ func (p *pd) CreateMW(c ci.MWCreate) (ci.MW, error) {
 	if err != nil {                        // user.go
 		return nil, err
 	}
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	if err := h.mws.take(verb); err != nil {
-		p.put()
+	if err := h.mws.Take(verb); err != nil {
+		p.refs.Put()
 		return nil, err
 	}
 	key, err := h.dev.CreateMW(MWConfig{PD: p.num, Type: c.Type})
 	if err != nil {
-		h.mws.give()
-		p.put()
+		h.mws.Give()
+		p.refs.Put()
 		return nil, commandError(verb, err)
 	}
 	data.answer(userabi.Answer{Number: uint32(key)}) // user.go
@@ -103,7 +104,7 @@ func (w *mw) current() ci.Key {
 
 // Query returns the attributes of the window. Status: InvalidMWHandle.
 func (w *mw) Query() (ci.MWAttr, error) {
-	if !w.alive() {
+	if !w.refs.Alive() {
 		return ci.MWAttr{}, fail("MW.Query", ci.InvalidMWHandle, "")
 	}
 	return ci.MWAttr{PD: w.pd, Type: w.typ, Key: w.Key()}, nil
@@ -112,14 +113,14 @@ func (w *mw) Query() (ci.MWAttr, error) {
 // Destroy unbinds and destroys the window. Status: InvalidMWHandle, Timeout.
 func (w *mw) Destroy() error {
 	const verb = "MW.Destroy"
-	if err := w.beginDestroy(verb, ci.InvalidMWHandle); err != nil {
+	if err := w.refs.BeginDestroy(verb, ci.InvalidMWHandle); err != nil {
 		return err
 	}
 	if err := w.pd.hca.dev.DestroyMW(w.key); err != nil {
 		return commandError(verb, err)
 	}
-	w.pd.hca.mws.give()
-	w.pd.put()
+	w.pd.hca.mws.Give()
+	w.pd.refs.Put()
 	return nil
 }
 
@@ -142,9 +143,9 @@ func (q *qp) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	switch {
 	case q.create.Type != ci.RC:
 		return 0, errBindType
-	case !ok || w.pd.hca != q.hca || !w.alive():
+	case !ok || w.pd.hca != q.hca || !w.refs.Alive():
 		return 0, errBindMW
-	case b.Length > 0 && (!hasRegion || region.pd.hca != q.hca || !region.alive()):
+	case b.Length > 0 && (!hasRegion || region.pd.hca != q.hca || !region.refs.Alive()):
 		return 0, errBindMR
 	case !wrrules.IsWindowAccess(b.Access):
 		return 0, bindErrors.Of(wrrules.Parameter)
@@ -156,7 +157,7 @@ func (q *qp) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 	w.set.Lock()
 	defer w.set.Unlock()
 	switch {
-	case !q.alive():
+	case !q.refs.Alive():
 		return 0, bindErrors.Destroyed
 	case q.sq.isBefore(ci.QPRTS):
 		return 0, bindErrors.State
@@ -180,13 +181,13 @@ func (q *qp) BindMW(id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) 
 // valid. The hardware checks the rest. The caller holds sq.post.
 func (q *qp) canBind(b *ci.MWBind) bool {
 	w, ok := ci.As[*mw](b.MW)
-	if !ok || w.pd.hca != q.hca || w.typ != ci.MWType2 || !w.alive() {
+	if !ok || w.pd.hca != q.hca || w.typ != ci.MWType2 || !w.refs.Alive() {
 		return false
 	}
 	q.bind = Bind{Window: w.key, Key: w.key&^0xff | b.Key&0xff, Addr: b.Addr, Length: b.Length, Access: b.Access}
 	if b.Length > 0 {
 		region, ok := ci.As[*mr](b.MR)
-		if !ok || region.pd.hca != q.hca || !region.alive() {
+		if !ok || region.pd.hca != q.hca || !region.refs.Alive() {
 			return false
 		}
 		q.bind.Region = region.r.LKey

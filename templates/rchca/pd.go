@@ -2,14 +2,15 @@ package rchca
 
 import (
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/ci/wrrules"
 	"ciddk/templates/rchca/userabi" // user.go
 )
 
 type pd struct {
 	ci.UnimplementedPD
-	refs
-	parent *refs // of the CA, or of the process
+	refs   driver.Refs
+	parent *driver.Refs // of the CA, or of the process
 	hca    *HCA
 	num    uint32 // of the PD in the hardware
 
@@ -18,11 +19,11 @@ type pd struct {
 
 // Destroy destroys the PD. Status: ResourceBusy (it has children), InvalidPDHandle.
 func (p *pd) Destroy() error {
-	if err := p.beginDestroy("PD.Destroy", ci.InvalidPDHandle); err != nil {
+	if err := p.refs.BeginDestroy("PD.Destroy", ci.InvalidPDHandle); err != nil {
 		return err
 	}
-	p.hca.pds.give()
-	p.parent.put()
+	p.hca.pds.Give()
+	p.parent.Put()
 	return nil
 }
 
@@ -41,17 +42,18 @@ func (p *pd) CreateCQ(c ci.CQCreate) (_ ci.CQ, err error) {
 	if err != nil {                        // user.go
 		return nil, err
 	}
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	if err := h.cqs.take(verb); err != nil { // a verb that fails must change nothing
-		p.put()
+	if err := h.cqs.Take(verb); err != nil { // a verb that fails must change nothing
+		p.refs.Put()
 		return nil, err
 	}
-	q := &cq{pd: p, hca: h, size: c.Size, notify: newNotifier(c.OnCompletion, c.OnEvent, c.Context)}
+	q := &cq{pd: p, hca: h, size: c.Size,
+		notify: driver.Notifier{OnCompletion: c.OnCompletion, OnEvent: c.OnEvent, Context: c.Context}}
 	if q.num, err = h.dev.CreateCQ(c.Size); err != nil {
-		h.cqs.give()
-		p.put()
+		h.cqs.Give()
+		p.refs.Put()
 		return nil, commandError(verb, err)
 	}
 	answer := userabi.Answer{Number: uint32(q.num)} // user.go
@@ -87,25 +89,25 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 	if !ok1 || !ok2 || send.hca != h || recv.hca != h { // the CQs may be of any PD of this CA
 		return nil, fail(verb, ci.InvalidCQHandle, "the CQs are not CQs of this adapter")
 	}
-	uses := []*refs{&p.refs, &send.refs, &recv.refs}
+	uses := []*driver.Refs{&p.refs, &send.refs, &recv.refs}
 	var shared *srq   // srq.go
 	if c.SRQ != nil { // srq.go
 		s, ok := ci.As[*srq](c.SRQ)
-		if !ok || s.pd.hca != h || !s.alive() { // the SRQ may be of any PD of this CA
+		if !ok || s.pd.hca != h || !s.refs.Alive() { // the SRQ may be of any PD of this CA
 			return nil, fail(verb, ci.InvalidSRQHandle, "the SRQ is not an SRQ of this adapter")
 		}
 		shared, uses = s, append(uses, &s.refs)
 	}
-	if destroyed, ok := getAll(uses...); !ok {
+	if destroyed, ok := driver.GetAll(uses...); !ok {
 		return nil, fail(verb, []ci.Status{ci.InvalidPDHandle, ci.InvalidCQHandle, ci.InvalidCQHandle,
 			ci.InvalidSRQHandle}[destroyed], "")
 	}
-	if err := h.qps.take(verb); err != nil {
-		putAll(uses)
+	if err := h.qps.Take(verb); err != nil {
+		driver.PutAll(uses)
 		return nil, err
 	}
 	q := &qp{pd: p, hca: h, send: send, recv: recv, uses: uses, create: c,
-		notify: newNotifier(nil, c.OnEvent, c.Context),
+		notify: driver.Notifier{OnEvent: c.OnEvent, Context: c.Context},
 		rules: wrrules.Rules{Type: c.Type, Caps: claims(), MaxReadSGEs: h.info.MaxSGEs, SendSGE: c.SendSGE,
 			MaxInline: c.MaxInline}}
 	q.sq.ids, q.rq.ids = make([]uint64, c.SendDepth), make([]uint64, c.RecvDepth)
@@ -115,8 +117,8 @@ func (p *pd) CreateQP(c ci.QPCreate) (_ ci.QP, err error) {
 		q.srq, config.SRQ = shared, shared.num
 	}
 	if q.num, err = h.dev.CreateQP(config); err != nil {
-		h.qps.give()
-		putAll(uses)
+		h.qps.Give()
+		driver.PutAll(uses)
 		return nil, commandError(verb, err)
 	}
 	answer := userabi.Answer{Number: uint32(q.num)}                          // user.go

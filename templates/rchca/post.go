@@ -22,7 +22,7 @@ func (q *qp) PostSend(wrs []ci.SendWR) (n int, err error) {
 
 // postSend is PostSend with sq.post held.
 func (q *qp) postSend(wrs []ci.SendWR) (n int, err error) {
-	if !q.alive() {
+	if !q.refs.Alive() {
 		return 0, sendErrors.Destroyed
 	}
 	if len(wrs) > 0 && q.sq.isBefore(ci.QPRTS) {
@@ -50,7 +50,7 @@ func (q *qp) postSend(wrs []ci.SendWR) (n int, err error) {
 // check checks what the hardware does not: the form of a request, and the objects that it names.
 func (q *qp) check(wr *ci.SendWR) wrrules.Reason {
 	r := wrrules.Request{Op: wr.Op, Flags: wr.Flags, SGEs: len(wr.SGL), Inline: len(wr.Inline),
-		IsInline: len(wr.Inline) > 0}
+		IsInline: wr.Inline != nil}
 	if q.create.Type == ci.UD { // ud.go
 		r.HasAV, r.QPN = q.resolve(wr.To.AV), wr.To.QPN
 	}
@@ -78,7 +78,7 @@ func (q *qp) write(slot int, wr *ci.SendWR) {
 func (q *qp) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	q.rq.post.Lock()
 	defer q.rq.post.Unlock()
-	if !q.alive() {
+	if !q.refs.Alive() {
 		return 0, recvErrors.Destroyed
 	}
 	if q.srq != nil { // srq.go

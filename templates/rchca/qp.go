@@ -6,19 +6,20 @@ import (
 	"time"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/ci/wrrules"
 )
 
 type qp struct {
 	ci.UnimplementedQP
-	refs
+	refs       driver.Refs
 	pd         *pd
 	hca        *HCA
 	send, recv *cq
-	uses       []*refs // that the QP depends on
+	uses       []*driver.Refs // that the QP depends on
 	create     ci.QPCreate
 	num        ci.QPN
-	notify     *notifier
+	notify     driver.Notifier
 
 	modify sync.Mutex
 	attr   ci.QPAttr // as set last; the hardware may be in another state
@@ -108,7 +109,7 @@ func (q *qp) TimeWait(time.Duration) {}
 // Destroy destroys the QP. Status: InvalidQPHandle, Timeout. Context: drain.
 func (q *qp) Destroy() error {
 	const verb = "QP.Destroy"
-	if err := q.beginDestroy(verb, ci.InvalidQPHandle); err != nil {
+	if err := q.refs.BeginDestroy(verb, ci.InvalidQPHandle); err != nil {
 		return err
 	}
 	q.stopPosts()
@@ -125,9 +126,9 @@ func (q *qp) Destroy() error {
 	if q.user != nil { // user.go
 		q.user.close(q)
 	}
-	q.notify.close()
-	q.hca.qps.give()
-	putAll(q.uses)
+	q.notify.Close()
+	q.hca.qps.Give()
+	driver.PutAll(q.uses)
 	return nil
 }
 
@@ -139,7 +140,7 @@ func (q *qp) resumePosts() { q.rq.post.Unlock(); q.sq.post.Unlock() }
 func (q *qp) Query() (ci.QPAttr, error) {
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	if !q.alive() {
+	if !q.refs.Alive() {
 		return ci.QPAttr{}, fail("QP.Query", ci.InvalidQPHandle, "")
 	}
 	a := q.attr

@@ -52,7 +52,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	}
 	q.modify.Lock()
 	defer q.modify.Unlock()
-	if !q.alive() {
+	if !q.refs.Alive() {
 		return fail(verb, ci.InvalidQPHandle, "")
 	}
 	data, err := openPrivate(verb, a.User) // user.go

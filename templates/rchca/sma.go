@@ -76,7 +76,7 @@ func (h *interrupts) LinkUp() { h.subnet.LinkUp(1, sma.Link{}) }
 func (c *ca) LocalMAD(port uint8, _ *ci.AVAttr, in, out *ci.MAD) error {
 	const verb = "CA.LocalMAD"
 	switch {
-	case !c.alive():
+	case !c.refs.Alive():
 		return fail(verb, ci.InvalidCAHandle, "")
 	case port != 1:
 		return fail(verb, ci.InvalidPort, "the adapter has port 1")

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/ci/wrrules"
 	"ciddk/templates/rchca/userabi" // user.go
 )
@@ -44,11 +45,11 @@ type SRQConfig struct {
 
 // An srq is a shared receive queue.
 type srq struct {
-	refs
+	refs   driver.Refs
 	pd     *pd
 	num    SRQN
 	attr   ci.SRQAttr
-	notify *notifier
+	notify driver.Notifier
 
 	post sync.Mutex // held while a goroutine posts; taken before mu
 	mu   sync.Mutex
@@ -77,21 +78,22 @@ func (p *pd) CreateSRQ(c ci.SRQCreate) (_ ci.SRQ, err error) {
 	if err != nil {                        // user.go
 		return nil, err
 	}
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	if err := h.srqs.take(verb); err != nil {
-		p.put()
+	if err := h.srqs.Take(verb); err != nil {
+		p.refs.Put()
 		return nil, err
 	}
 	c.User = nil // c is kept, and the private data must not be
-	s := &srq{pd: p, attr: c.SRQAttr, notify: newNotifier(nil, c.OnEvent, c.Context), ids: make([]uint64, c.MaxWR)}
+	s := &srq{pd: p, attr: c.SRQAttr, ids: make([]uint64, c.MaxWR),
+		notify: driver.Notifier{OnEvent: c.OnEvent, Context: c.Context}}
 	for slot := range s.ids {
 		s.free = append(s.free, slot)
 	}
 	if s.num, err = h.dev.CreateSRQ(SRQConfig{PD: p.num, Depth: c.MaxWR, SGEs: c.MaxSGE}); err != nil {
-		h.srqs.give()
-		p.put()
+		h.srqs.Give()
+		p.refs.Put()
 		return nil, commandError(verb, err)
 	}
 	h.mu.Lock()
@@ -109,7 +111,7 @@ func (p *pd) CreateSRQ(c ci.SRQCreate) (_ ci.SRQ, err error) {
 func (s *srq) PostRecv(wrs []ci.RecvWR) (n int, err error) {
 	s.post.Lock()
 	defer s.post.Unlock()
-	if !s.alive() {
+	if !s.refs.Alive() {
 		return 0, sharedErrors.Destroyed
 	}
 	dev := s.pd.hca.dev
@@ -155,7 +157,7 @@ func (s *srq) done(slot int) uint64 {
 
 // Query returns the attributes. Status: InvalidSRQHandle.
 func (s *srq) Query() (ci.SRQAttr, error) {
-	if !s.alive() {
+	if !s.refs.Alive() {
 		return ci.SRQAttr{}, fail("SRQ.Query", ci.InvalidSRQHandle, "")
 	}
 	a := s.attr
@@ -166,7 +168,7 @@ func (s *srq) Query() (ci.SRQAttr, error) {
 // Modify arms the limit event. Status: InvalidParameter, Unsupported (another size), InvalidSRQHandle, Timeout.
 func (s *srq) Modify(set ci.SRQField, a ci.SRQAttr) error {
 	const verb = "SRQ.Modify"
-	if !s.alive() {
+	if !s.refs.Alive() {
 		return fail(verb, ci.InvalidSRQHandle, "")
 	}
 	data, err := openPrivate(verb, a.User) // user.go
@@ -192,7 +194,7 @@ func (s *srq) Modify(set ci.SRQField, a ci.SRQAttr) error {
 // Timeout. Context: drain.
 func (s *srq) Destroy() error {
 	const verb = "SRQ.Destroy"
-	if err := s.beginDestroy(verb, ci.InvalidSRQHandle); err != nil {
+	if err := s.refs.BeginDestroy(verb, ci.InvalidSRQHandle); err != nil {
 		return err
 	}
 	h := s.pd.hca
@@ -205,9 +207,9 @@ func (s *srq) Destroy() error {
 	h.mu.Lock()
 	delete(h.srq, s.num)
 	h.mu.Unlock()
-	s.notify.close()
-	h.srqs.give()
-	s.pd.put()
+	s.notify.Close()
+	h.srqs.Give()
+	s.pd.refs.Put()
 	return nil
 }
 
@@ -215,6 +217,6 @@ func (h *interrupts) SRQEvent(n SRQN, t ci.EventType) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if s := h.srq[n]; s != nil {
-		s.notify.event(t, 0)
+		s.notify.Event(ci.Event{Type: t})
 	}
 }

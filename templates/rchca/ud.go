@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/templates/rchca/userabi" // user.go
 )
 
@@ -48,8 +49,8 @@ var udTransitions = map[transition]fields{
 
 // An av is an address vector. The hardware has none: it gets the address with each request.
 type av struct {
-	refs
-	pd *pd
+	refs driver.Refs
+	pd   *pd
 
 	set  sync.Mutex
 	attr ci.AVAttr
@@ -65,11 +66,11 @@ func (p *pd) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 	if err != nil {                           // user.go
 		return nil, err
 	}
-	if !p.get() {
+	if !p.refs.Get() {
 		return nil, fail(verb, ci.InvalidPDHandle, "")
 	}
-	if err := p.hca.avs.take(verb); err != nil {
-		p.put()
+	if err := p.hca.avs.Take(verb); err != nil {
+		p.refs.Put()
 		return nil, err
 	}
 	attr.User = nil               // attr is kept, and the private data must not be
@@ -79,7 +80,7 @@ func (p *pd) CreateAV(attr ci.AVAttr) (ci.AV, error) {
 
 // Query returns the attributes and the PD. Status: InvalidAVHandle.
 func (a *av) Query() (ci.AVAttr, ci.PD, error) {
-	if !a.alive() {
+	if !a.refs.Alive() {
 		return ci.AVAttr{}, nil, fail("AV.Query", ci.InvalidAVHandle, "")
 	}
 	a.set.Lock()
@@ -90,7 +91,7 @@ func (a *av) Query() (ci.AVAttr, ci.PD, error) {
 // Modify replaces the attributes. Requests that were posted keep the old ones. Status: InvalidAVHandle.
 func (a *av) Modify(attr ci.AVAttr) error {
 	const verb = "AV.Modify"
-	if !a.alive() {
+	if !a.refs.Alive() {
 		return fail(verb, ci.InvalidAVHandle, "")
 	}
 	data, err := openPrivate(verb, attr.User) // user.go
@@ -107,11 +108,11 @@ func (a *av) Modify(attr ci.AVAttr) error {
 
 // Destroy destroys the vector. Status: InvalidAVHandle. Context: callback.
 func (a *av) Destroy() error {
-	if err := a.beginDestroy("AV.Destroy", ci.InvalidAVHandle); err != nil {
+	if err := a.refs.BeginDestroy("AV.Destroy", ci.InvalidAVHandle); err != nil {
 		return err
 	}
-	a.pd.hca.avs.give()
-	a.pd.put()
+	a.pd.hca.avs.Give()
+	a.pd.refs.Put()
 	return nil
 }
 
@@ -119,7 +120,7 @@ func (a *av) Destroy() error {
 // holds sq.post.
 func (q *qp) resolve(v ci.AV) bool {
 	a, ok := ci.As[*av](v)
-	if !ok || a.pd != q.pd || !a.alive() {
+	if !ok || a.pd != q.pd || !a.refs.Alive() {
 		return false
 	}
 	a.set.Lock()

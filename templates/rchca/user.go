@@ -2,6 +2,7 @@ package rchca
 
 import (
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/templates/rchca/userabi"
 )
 
@@ -12,10 +13,10 @@ import (
 // its own, or memory for queues. [SAS-2.4-01]
 type user struct {
 	ci.UnimplementedUserCA // VendorCall: see CapVendorCall
-	refs
-	ca      *ca
-	process ci.Process
-	shared  *shared // memory for queues; nil without a user library
+	refs                   driver.Refs
+	ca                     *ca
+	process                ci.Process
+	shared                 *shared // memory for queues; nil without a user library
 }
 
 var _ ci.UserCA = (*user)(nil)
@@ -44,13 +45,13 @@ func (c *ca) OpenUser(p ci.Process, ub *ci.UserBuffer) (ci.UserCA, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !c.get() {
+	if !c.refs.Get() {
 		return nil, fail(verb, ci.InvalidCAHandle, "")
 	}
 	u := &user{ca: c, process: p}
 	if data.library {
 		if u.shared, err = newShared(); err != nil {
-			c.put()
+			c.refs.Put()
 			return nil, &ci.Error{Verb: verb, Status: ci.InsufficientResources, Err: err}
 		}
 	}
@@ -81,13 +82,13 @@ func (u *user) AllocatePD(typ ci.PDType, ub *ci.UserBuffer) (ci.PD, error) {
 // need the memory of the process. Status: InvalidCAHandle (closed already), ResourceBusy (a PD of the process exists).
 // [SAS-2.4-15]
 func (u *user) Destroy() error {
-	if err := u.beginDestroy("UserCA.Destroy", ci.InvalidCAHandle); err != nil {
+	if err := u.refs.BeginDestroy("UserCA.Destroy", ci.InvalidCAHandle); err != nil {
 		return err
 	}
 	if u.shared != nil {
 		u.shared.close()
 	}
-	u.ca.put()
+	u.ca.refs.Put()
 	return nil
 }
 

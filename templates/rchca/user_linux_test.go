@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
-	"ciddk/cmd/ddk-validate/through"
 	"ciddk/templates/rchca/target"
 	"ciddk/templates/rchca/userlib"
 	"ciddk/validate"
 	"ciddk/validate/suite/cisuite"
 	"ciddk/validate/suite/usersuite"
+	"ciddk/validate/through"
 )
 
 // someCases are the cases of the tests below. The commands in README.md run all of them.

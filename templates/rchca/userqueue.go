@@ -118,6 +118,7 @@ type userSend struct {
 	fetched uint32
 	failed  bool // what the process wrote was not valid
 	batch   []ci.SendWR
+	inline  [][]byte // for the inline data of the batch
 }
 
 // newSend allocates the send queue of q, and describes it in a.
@@ -132,8 +133,9 @@ func (u *user) newSend(q *qp, a *userabi.Answer) *userSend {
 	a.Offset, a.Slots = off, uint32(shape.Slots)
 	a.SGEs, a.Inline = uint16(shape.SGEs), uint16(shape.Inline)
 	x := &userSend{shared: u.shared, off: off, ring: ring, batch: make([]ci.SendWR, min(16, c.SendDepth))}
+	x.inline = make([][]byte, len(x.batch))
 	for i := range x.batch {
-		x.batch[i].SGL, x.batch[i].Inline = make([]ci.SGE, 0, c.SendSGE), make([]byte, 0, c.MaxInline)
+		x.batch[i].SGL, x.inline[i] = make([]ci.SGE, 0, c.SendSGE), make([]byte, 0, c.MaxInline)
 	}
 	q.sq.completed = ring.Completed
 	return x
@@ -169,7 +171,7 @@ func (q *qp) fetch() bool {
 	q.sq.post.Lock()
 	defer q.sq.post.Unlock()
 	x := q.user
-	if x.failed || !q.alive() {
+	if x.failed || !q.refs.Alive() {
 		return false
 	}
 	n := x.ring.Posted.Load() - x.fetched
@@ -182,9 +184,13 @@ func (q *qp) fetch() bool {
 	}
 	k := min(int(n), len(x.batch))
 	for i := range k {
+		x.batch[i].Inline = x.inline[i]
 		if !x.ring.Get(x.fetched+uint32(i), &x.batch[i]) {
 			k = i
 			break
+		}
+		if len(x.batch[i].Inline) == 0 {
+			x.batch[i].Inline = nil
 		}
 	}
 	posted, err := q.postSend(x.batch[:k])
@@ -200,7 +206,7 @@ func (q *qp) failUser() {
 	q.user.failed = true
 	// An error means that the hardware does not react, which other verbs report.
 	_ = q.hca.dev.ModifyQP(q.num, ci.QPFieldState, &ci.QPAttr{State: ci.QPError})
-	q.notify.event(ci.EventQPFatal, 0)
+	q.notify.Event(ci.Event{Type: ci.EventQPFatal})
 }
 
 // userCompletions is a completion queue in shared memory.
@@ -261,7 +267,7 @@ func (q *cq) deliver(e *CQE) bool {
 	x.ring.Added.Store(x.added)
 	if x.armed && (x.all || e.Solicited || e.Status != ci.WCSuccess) {
 		x.armed, x.all = false, false
-		q.notify.completion()
+		q.notify.Completion()
 	}
 	return true
 }

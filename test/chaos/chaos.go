@@ -34,7 +34,7 @@ func Run(cfg Config) (*Report, error) {
 	}
 	t, v := &tally{}, &verdict{}
 	r := &Report{}
-	now := clock.Real().Now // since this call
+	now := clock.Real().Elapsed // since this call
 	first := now()
 	var heap uint64
 	if err := startPoller(); err != nil {
@@ -80,7 +80,7 @@ func round(cfg Config, seed uint64, d time.Duration, v *verdict, t *tally) error
 	defer cancel()
 	v.set(cancel)
 	defer v.set(nil)
-	dog := newWatchdog(clock.Real().Now, cfg.Stall)
+	dog := newWatchdog(clock.Real().Elapsed, cfg.Stall)
 	w := newWorld(ctx, cfg, seed, v, t, dog)
 	hung, done := make(chan string, 1), make(chan error, 1)
 	stop := make(chan struct{})
@@ -136,7 +136,7 @@ func surroundings() state {
 
 // settled waits until the process has no more goroutines and files than s.
 func (s state) settled() (state, bool) {
-	clk := clock.Real().Now
+	clk := clock.Real().Elapsed
 	deadline := clk() + 20*time.Second
 	for {
 		now := surroundings()

@@ -12,7 +12,7 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/mad"
 )
@@ -181,7 +181,7 @@ func (w *world) take(seed uint64) *conn {
 }
 
 // passive runs a connection at its passive end.
-func (h *host) passive(a *actor, c *conn, id *rdmacm.ID) {
+func (h *host) passive(a *actor, c *conn, id *cmid.ID) {
 	e := newEnd(c, 1)
 	defer e.leave(a)
 	e.id = id
@@ -207,7 +207,7 @@ const lifeTime = 16
 func (e *end) dial(a *actor, from *host, to netip.Addr) error {
 	ctx, cancel := a.patient()
 	defer cancel()
-	id, err := from.rcm.NewID(rdmacm.IDConfig{LifeTime: lifeTime})
+	id, err := from.rcm.NewID(cmid.IDConfig{LifeTime: lifeTime})
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (e *end) dial(a *actor, from *host, to netip.Addr) error {
 		return err
 	}
 	a.beat()
-	if err := id.Connect(ctx, rdmacm.ConnParam{Private: e.own.encode()}); err != nil {
+	if err := id.Connect(ctx, cmid.ConnParam{Private: e.own.encode()}); err != nil {
 		return err
 	}
 	e.connected = true
@@ -242,7 +242,7 @@ func (e *end) accept(a *actor) error {
 		_ = e.id.Reject(nil)
 		return err
 	}
-	err := e.id.Accept(ctx, rdmacm.ConnParam{Private: e.own.encode()})
+	err := e.id.Accept(ctx, cmid.ConnParam{Private: e.own.encode()})
 	e.connected = err == nil
 	return err
 }
@@ -276,9 +276,9 @@ func (e *end) setUp() error {
 		}
 	}
 	e.own = terms{e.c.seed, e.roMR.Region().Remote(0), e.rwMR.Region().Remote(0), e.ctrMR.Region().Remote(0)}
-	err = e.id.CreateQP(rdmacm.QPConfig{PD: e.pd, QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: sendDepth,
+	err = e.id.CreateQP(cmid.QPConfig{PD: e.pd, Caps: ci.QPCaps{SendDepth: sendDepth,
 		RecvDepth: recvDepth, SendSGE: 3,
-		RecvSGE: 2, MaxInline: 64}}})
+		RecvSGE: 2, MaxInline: 64}})
 	if err != nil {
 		return err
 	}

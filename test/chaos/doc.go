@@ -35,7 +35,7 @@
 // # Running it
 //
 //	go test ./test/chaos                                               # a few seconds
-//	go test -race ./test/chaos -run TestChaos -chaos.duration=2m       # what CI runs: go run ./internal/check chaos
+//	go test -race ./test/chaos -run TestChaos -chaos.duration=2m       # what CI runs: go run ./tools/check chaos
 //	go test -race ./test/chaos -run TestChaos -chaos.duration=1h -chaos.seed=7
 //
 // The run prints its seed. The seed fixes the choices of each actor, not how the goroutines interleave.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"ciddk/accesslayer"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 )
 
@@ -32,7 +32,7 @@ const (
 type end struct {
 	c         *conn
 	side      int
-	id        *rdmacm.ID
+	id        *cmid.ID
 	pd        *accesslayer.PD
 	connected bool
 
@@ -141,7 +141,7 @@ func (e *end) send(a *actor, r *rand.Rand) {
 			}
 			continue
 		}
-		e.batch(a, r)
+		e.batch(r)
 		if r.IntN(2) == 0 {
 			e.reap(a, time.Nanosecond)
 		}
@@ -160,9 +160,9 @@ func (e *end) stopping() bool {
 
 // drainSends waits until all requests have completed.
 func (e *end) drainSends(a *actor) {
-	deadline := e.c.w.clock.Now() + patience
+	deadline := e.c.w.clock.Elapsed() + patience
 	for e.sendQ.len() > 0 && !e.lost.Load() {
-		if e.c.w.clock.Now() > deadline {
+		if e.c.w.clock.Elapsed() > deadline {
 			e.c.w.v.failf("%s: end %d: %d send requests did not complete, the first is %d; dead: %v, ID: %v, %s",
 				e.c.name,
 				e.side, e.sendQ.len(),

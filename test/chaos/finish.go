@@ -52,14 +52,14 @@ func (c *conn) finish(a *actor) {
 // settle waits until all requests have been received and completed, and compares the atomics of both ends. It reports
 // whether that succeeded.
 func (c *conn) settle(a *actor) bool {
-	deadline := c.w.clock.Now() + patience
+	deadline := c.w.clock.Elapsed() + patience
 	done := func(e *end) bool { return e.senderDone.Load() && e.other().received.Load() == e.sent }
 	dead := func() bool { return c.ends[0].isDead.Load() || c.ends[1].isDead.Load() }
 	for !done(c.ends[0]) || !done(c.ends[1]) {
 		if dead() || c.w.v.failed() {
 			return false
 		}
-		if c.w.clock.Now() > deadline {
+		if c.w.clock.Elapsed() > deadline {
 			if !c.fragile.Load() {
 				c.w.v.failf("%s: %d and %d messages were sent, %d and %d received", c.name,
 					c.ends[0].sent, c.ends[1].sent,
@@ -164,7 +164,7 @@ func (c *conn) violate(a *actor) {
 	}
 	e.nextSend += 3
 	var got []ci.WC
-	deadline := c.w.clock.Now() + patience
+	deadline := c.w.clock.Elapsed() + patience
 	for e.sendQ.len() > 0 {
 		var wc [4]ci.WC
 		k, err := e.wait(a, e.id.SendCQ(), 100*time.Millisecond, wc[:])
@@ -178,7 +178,7 @@ func (c *conn) violate(a *actor) {
 				c.w.v.failf("%s: violation (%s): %v", c.name, v.name, err)
 			}
 		}
-		if c.w.clock.Now() > deadline {
+		if c.w.clock.Elapsed() > deadline {
 			c.w.v.failf("%s: violation (%s): completions are missing, got %d", c.name, v.name, len(got))
 			return
 		}
@@ -334,7 +334,7 @@ func (e *end) flush() {
 
 // drainReceives waits until all receives have completed. The QP is in Error, or destroyed.
 func (e *end) drainReceives(a *actor) {
-	deadline := e.c.w.clock.Now() + patience
+	deadline := e.c.w.clock.Elapsed() + patience
 	for e.recvQ.len() > 0 && !e.lost.Load() {
 		var wc [8]ci.WC
 		n, err := e.wait(a, e.id.RecvCQ(), 100*time.Millisecond, wc[:])
@@ -352,7 +352,7 @@ func (e *end) drainReceives(a *actor) {
 				e.c.w.v.failf("%s: end %d: receive queue: %v", e.c.name, e.side, err)
 			}
 		}
-		if e.c.w.clock.Now() > deadline && !e.c.unsteady {
+		if e.c.w.clock.Elapsed() > deadline && !e.c.unsteady {
 			e.c.w.v.failf("%s: end %d: %d receives were not flushed; %s", e.c.name, e.side, e.recvQ.len(), e.state())
 			return
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"ciddk/accesslayer"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 )
 
@@ -40,7 +40,7 @@ func (w *world) member(a *actor, h *host, unsteady bool) {
 	}
 	ctx, cancel := a.patient()
 	defer cancel()
-	id, err := h.rcm.NewID(rdmacm.IDConfig{Space: rdmacm.UDP})
+	id, err := h.rcm.NewID(cmid.IDConfig{Space: cmid.UDP})
 	if err != nil {
 		fail("new ID", err)
 		return
@@ -50,13 +50,13 @@ func (w *world) member(a *actor, h *host, unsteady bool) {
 		fail("bind", err)
 		return
 	}
-	if err := id.CreateQP(rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 8, RecvDepth: gramDepth,
-		SendSGE: 1, RecvSGE: 1}}}); err != nil {
+	if err := id.CreateQP(cmid.QPConfig{Caps: ci.QPCaps{SendDepth: 8, RecvDepth: gramDepth,
+		SendSGE: 1, RecvSGE: 1}}); err != nil {
 		fail("create QP", err)
 		return
 	}
 	num := 1 + a.rnd.IntN(3)
-	g, err := id.Join(ctx, netip.AddrFrom4([4]byte{239, 66, 0, byte(num)}), rdmacm.JoinConfig{})
+	g, err := id.Join(ctx, netip.AddrFrom4([4]byte{239, 66, 0, byte(num)}), cmid.JoinConfig{})
 	if err != nil {
 		fail("join", err)
 		return
@@ -76,13 +76,13 @@ func (w *world) member(a *actor, h *host, unsteady bool) {
 // gram is the memory and the QP of a member.
 type gram struct {
 	w   *world
-	id  *rdmacm.ID
+	id  *cmid.ID
 	num int
 	mem *guarded
 	mr  *accesslayer.MR
 }
 
-func (m *gram) run(ctx context.Context, a *actor, to rdmacm.Peer) error {
+func (m *gram) run(ctx context.Context, a *actor, to cmid.Peer) error {
 	pd, err := m.id.PD()
 	if err != nil {
 		return err

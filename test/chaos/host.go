@@ -13,7 +13,7 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/ci/ciwrap/faults"
 	"ciddk/hca/reference"
@@ -36,8 +36,8 @@ type host struct {
 	al   *accesslayer.AL
 	svc  *mads.Manager
 	cm   *cm.Manager
-	rcm  *rdmacm.Manager
-	ln   *rdmacm.IDListener
+	rcm  *cmid.Manager
+	ln   *cmid.Listener
 	vlt  *vault
 
 	hca *adapter
@@ -64,11 +64,11 @@ func (w *world) newHost(addr netip.Addr, port openPort, inj *faults.Injector) (*
 	if h.cm, err = cm.New(h.al, h.svc, cm.Config{}); err != nil {
 		return nil, err
 	}
-	if h.rcm, err = rdmacm.New(client, rdmacm.Config{CM: h.cm, MAD: h.svc}); err != nil {
+	if h.rcm, err = cmid.New(client, cmid.Config{CM: h.cm, MAD: h.svc}); err != nil {
 		return nil, err
 	}
-	if h.ln, err = h.rcm.ListenID(netip.AddrPortFrom(netip.IPv4Unspecified(), service),
-		rdmacm.ListenIDConfig{}); err != nil {
+	if h.ln, err = h.rcm.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), service),
+		cmid.ListenConfig{}); err != nil {
 		return nil, err
 	}
 	if inj == nil && addr != volatile {

@@ -9,7 +9,7 @@ import (
 )
 
 // batch posts one to four operations at once; the last request is signaled.
-func (e *end) batch(a *actor, r *rand.Rand) {
+func (e *end) batch(r *rand.Rand) {
 	var wrs []ci.SendWR
 	var entries []entry
 	add := func(wr ci.SendWR, check func() error) {

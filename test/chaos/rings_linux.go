@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -146,8 +147,8 @@ func (w *world) overwrittenSession(a *actor, ca ci.CA, mem *arena) (err error) {
 		return err
 	}
 	defer func() {
-		for i := len(s.objects) - 1; i >= 0; i-- {
-			if e := s.objects[i].Destroy(); e != nil {
+		for _, v := range slices.Backward(s.objects) {
+			if e := v.Destroy(); e != nil {
 				err = errors.Join(err, fmt.Errorf("destroy: %w", e))
 			}
 			a.beat()
@@ -317,7 +318,7 @@ func (s *session) innocent(a *actor, n uint64) error {
 		SGL: []ci.SGE{g.SGE(from, size)}}}); err != nil {
 		return err
 	}
-	deadline := a.w.clock.Now() + patience
+	deadline := a.w.clock.Elapsed() + patience
 	for left := 2; left > 0; {
 		var wc [2]ci.WC
 		k, err := s.cqs[0].Poll(wc[:])
@@ -333,7 +334,7 @@ func (s *session) innocent(a *actor, n uint64) error {
 			}
 			left--
 		}
-		if a.w.clock.Now() > deadline {
+		if a.w.clock.Elapsed() > deadline {
 			return fmt.Errorf("message %d: %d completions are missing", n, left)
 		}
 		if k == 0 {

@@ -82,16 +82,26 @@ func newLab() (l *lab, err error) {
 		filepath.Join(shared.dir, "cmpeer")
 	l.perftest = filepath.Join(shared.dir, "perftest")
 	c := exec.CommandContext(ctx, "go", "build", "-o", shared.dir, "ciddk/examples/pingpong", "ciddk/examples/rping",
-		"ciddk/examples/perftest",
-		"ciddk/test/linux/cmpeer")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building our programs: %w: %s", err, out)
+		"ciddk/examples/perftest", "ciddk/test/linux/cmpeer", "ciddk/cmd/"+certifier)
+	nic := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(shared.dir, nicRPing), "-tags", "nic",
+		"ciddk/examples/rping")
+	tests := exec.CommandContext(ctx, "go", "test", "-c", "-o", filepath.Join(shared.dir, nicTests), "ciddk/kernelcm")
+	for _, c := range []*exec.Cmd{c, nic, tests} {
+		c.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := c.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("building our programs: %w: %s", err, out)
+		}
 	}
 	if l.net, err = guest.NewNetwork(ctx, guest.NetworkConfig{MTU: 9000}); err != nil {
 		return nil, err
 	}
-	if l.linux, err = l.net.Boot(ctx, guest.Config{Programs: extraPrograms()}); err != nil {
+	programs := append(extraPrograms(), "busybox")
+	for _, name := range []string{nicRPing, nicTests, certifier} {
+		programs = append(programs, filepath.Join(shared.dir, name))
+	}
+	l.linux, err = l.net.Boot(ctx, guest.Config{MemoryMB: 1024, Programs: programs,
+		Files: map[string]string{expectations: "testdata/certify.json"}})
+	if err != nil {
 		_ = l.net.Close() // the first error says more
 		return nil, err
 	}

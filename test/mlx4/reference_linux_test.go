@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/hca/mlx4/model"
 	"ciddk/hca/reference"
@@ -110,8 +111,8 @@ func requireServer(t *testing.T, ctx context.Context, m *rdmacm.Manager, g *gues
 	require.NoError(t, err)
 	awaitListener(t, ctx, g)
 	p := new(rpingPeer)
-	id, err := m.DialID(ctx, netip.AddrPortFrom(cardAddr(0), rpingPort),
-		rdmacm.DialIDConfig{QP: rpingQP(), Conn: rpingTerms(), Setup: p.setup})
+	id, err := m.IDs().Dial(ctx, netip.AddrPortFrom(cardAddr(0), rpingPort),
+		cmid.DialConfig{QP: rpingQP(), Conn: rpingTerms(), Setup: p.setup})
 	require.NoError(t, err)
 	for n := range numPings {
 		require.NoError(t, p.ping(ctx, n), "ping %d", n)
@@ -127,7 +128,7 @@ func requireServer(t *testing.T, ctx context.Context, m *rdmacm.Manager, g *gues
 // requireServed runs rping as a client of a server of this process.
 func requireServed(t *testing.T, ctx context.Context, m *rdmacm.Manager, g *guest.Guest) {
 	t.Helper()
-	ln, err := m.ListenID(netip.AddrPortFrom(hostAddr, rpingPort), rdmacm.ListenIDConfig{})
+	ln, err := m.IDs().Listen(netip.AddrPortFrom(hostAddr, rpingPort), cmid.ListenConfig{})
 	require.NoError(t, err)
 	defer ln.Close()
 	c, err := g.Start(ctx, "rping", "-c", "-a", hostAddr.String(), "-C", strconv.Itoa(numPings), "-S",

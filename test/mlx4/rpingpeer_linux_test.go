@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"ciddk/accesslayer"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 )
 
@@ -15,7 +15,7 @@ import (
 // describes a buffer by address, R_Key and length. The server reads the first buffer of a ping, writes its content to
 // the second one, and answers each message with an empty one.
 type rpingPeer struct {
-	id     *rdmacm.ID
+	id     *cmid.ID
 	mr     *accesslayer.MR
 	buf    []byte
 	region ci.Region
@@ -35,15 +35,15 @@ const (
 // rpingPort is the port of rping.
 const rpingPort = 7174
 
-func rpingQP() rdmacm.QPConfig {
-	return rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: rpingRecvs}}}
+func rpingQP() cmid.QPConfig {
+	return cmid.QPConfig{Caps: ci.QPCaps{SendDepth: 4, RecvDepth: rpingRecvs}}
 }
 
 // rpingTerms are the parameters of rping's connections.
-func rpingTerms() rdmacm.ConnParam { return rdmacm.ConnParam{ResponderResources: 1, InitiatorDepth: 1} }
+func rpingTerms() cmid.ConnParam { return cmid.ConnParam{ResponderResources: 1, InitiatorDepth: 1} }
 
 // setup registers memory for an ID with a QP, and posts the receives.
-func (p *rpingPeer) setup(id *rdmacm.ID) error {
+func (p *rpingPeer) setup(id *cmid.ID) error {
 	pd, err := id.PD()
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/resolve"
 	"ciddk/ci"
 	"ciddk/fabric"
 	"ciddk/hca/reference"
@@ -43,7 +44,7 @@ func connector(t testing.TB, f *fabric.Fabric, name string, paths map[netip.Addr
 	require.NoError(t, al.Register(hca))
 	cfg := rdmacm.OpenConfig{}
 	if paths != nil {
-		cfg.Resolver = &rdmacm.StaticResolver{AL: al, Paths: paths}
+		cfg.Resolver = &resolve.Static{AL: al, Paths: paths}
 	}
 	x.m, err = rdmacm.Open(al, cfg)
 	require.NoError(t, err)

@@ -39,7 +39,7 @@
 // # Running it
 //
 //	go test ./test/storm                                   # tens of thousands of messages, both IP versions
-//	go test ./test/storm -storm.messages=1000000           # internal/check sends half of them
+//	go test ./test/storm -storm.messages=1000000           # tools/check sends half of them
 //	go test ./test/storm -storm.seed=7                     # another seed
 //
 // A failure prints the violation, the state and the last packets of the queue pair, and the command that repeats the

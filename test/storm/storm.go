@@ -45,7 +45,7 @@ func Run(c Config) (*Report, error) {
 	}
 	s := &storm{c: c, clock: clock.NewVirtual(time.Hour), hash: sha256.New(),
 		report: Report{ByOp: map[string]int{}, Failures: map[string]int{}, Faults: map[string]uint64{}}}
-	s.oracle = &oracle{now: s.clock.Now, sides: map[endpoint]*side{}}
+	s.oracle = &oracle{now: s.clock.Elapsed, sides: map[endpoint]*side{}}
 	var seed [32]byte
 	binary.LittleEndian.PutUint64(seed[:], c.Seed)
 	s.pool = make([]byte, poolSpan+maxBytes)
@@ -205,7 +205,7 @@ func (s *storm) reap() {
 // complete handles a completion.
 func (s *storm) complete(h *host, wc *ci.WC, isRecv bool) {
 	var b [24]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(s.clock.Now()))
+	binary.LittleEndian.PutUint64(b[:], uint64(s.clock.Elapsed()))
 	binary.LittleEndian.PutUint64(b[8:], wc.ID)
 	binary.LittleEndian.PutUint32(b[16:], uint32(wc.QPN))
 	b[20], b[21] = byte(wc.Status), byte(wc.Op)
@@ -321,14 +321,14 @@ func (e *end) check(x *sending, got, want []byte) {
 		}
 		e.s.fail(fmt.Errorf("at %v, %s: request %d, op %d of %d bytes, has succeeded, and byte %d is %#x where %#x "+
 			"belongs",
-			e.s.clock.Now(), e.side.name, x.id, x.op,
+			e.s.clock.Elapsed(), e.side.name, x.id, x.op,
 			x.size, i, got[i], want[i]))
 		return
 	}
 	for i, b := range got[n : n+64] {
 		if b != 0 {
 			e.s.fail(fmt.Errorf("at %v, %s: request %d, op %d of %d bytes, has written %d bytes too many",
-				e.s.clock.Now(),
+				e.s.clock.Elapsed(),
 				e.side.name, x.id, x.op, x.size, i+1))
 			return
 		}
@@ -435,7 +435,7 @@ func (s *storm) finish() error {
 	}
 	r.Harmless, r.Refused = s.oracle.harmless, s.oracle.refused
 	r.RNR, r.NAKs, r.Timeouts = s.oracle.rnr, s.oracle.naks, s.oracle.timeouts
-	r.Virtual = s.clock.Now() - time.Hour
+	r.Virtual = s.clock.Elapsed() - time.Hour
 	s.hash.Sum(r.Hash[:0])
 	return nil
 }

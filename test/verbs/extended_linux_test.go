@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/internal/seccomp"
 	"ciddk/internal/testenv"
 )
 
@@ -63,13 +64,37 @@ func TestLimits(t *testing.T) {
 // runWithCarriers compiles and runs a program with each carrier.
 func runWithCarriers(t *testing.T, source string) {
 	program := compile(t, source, "-l:libibverbs.so.1")
-	for carrier, open := range map[string]func(*testing.T) *rig{"preload": newRig, "seccomp": newSeccompRig} {
-		t.Run(carrier, func(t *testing.T) {
-			r := open(t)
-			r.flags = []string{"--carrier", carrier}
-			assert.Equal(t, "success\n", r.run(program))
-		})
-	}
+	withCarriers(t, func(t *testing.T, flags []string) {
+		r := newRig(t)
+		r.flags = flags
+		assert.Equal(t, "success\n", r.run(program))
+		assert.Equal(t, "success\n", r.run("env", "-i", program), "without its environment")
+	})
+}
+
+// withCarriers runs a test with the flags of each carrier.
+func withCarriers(t *testing.T, test func(t *testing.T, flags []string)) {
+	t.Run("preload", func(t *testing.T) { test(t, []string{"--carrier", "preload"}) })
+	t.Run("seccomp", func(t *testing.T) {
+		if err := seccomp.Check(); err != nil {
+			t.Skip(err)
+		}
+		test(t, []string{"--carrier", "seccomp"})
+	})
+}
+
+// TestStock runs the program of TestExtended without workarounds, so that it finds the faults of the user library.
+func TestStock(t *testing.T) {
+	program := compile(t, "extended.c", "-l:libibverbs.so.1")
+	withCarriers(t, func(t *testing.T, flags []string) {
+		r := newRig(t)
+		r.flags = append(flags, "--no-workarounds")
+		if !strings.Contains(r.run("--explain"), "until rdma-core 64") {
+			t.Skip("the user library of this machine has no fault that the program looks for")
+		}
+		cmd, out := r.command(program)
+		require.Error(t, cmd.Run(), "%s", out)
+	})
 }
 
 // TestPlugin runs the same program as a plugin that has the libraries for itself, in a program with memory hooks.

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/cmd/ddkrun/seccomp"
 	"ciddk/fabric"
 	"ciddk/fabric/join"
 	"ciddk/fabric/topology"
+	"ciddk/internal/seccomp"
 	"ciddk/internal/testenv"
 	"ciddk/kproxy"
 )

@@ -63,13 +63,17 @@ func (c cell) run(t *testing.T, flags []string) {
 	if c.situation.Condition == verbsmatrix.Load {
 		r.load()
 	}
+	assert.Contains(t, c.runIn(r, address), c.Want)
+}
+
+// runIn runs the program with a rig, and returns the client's output.
+func (c cell) runIn(r *rig, address string) string {
 	server, client := c.Lines(address)
 	if c.Client == "" {
 		args := strings.Fields(server)
-		assert.Contains(t, r.pair(slices.Concat(args, gidOption(args[0]))...), c.Want)
-		return
+		return r.pair(slices.Concat(args, gidOption(args[0]))...)
 	}
-	assert.Contains(t, r.connect(server, client, c.IsEndless), c.Want)
+	return r.connect(server, client, c.IsEndless)
 }
 
 // rig returns the daemons, and the address of the server's adapter.

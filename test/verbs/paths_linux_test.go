@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"ciddk/cmd/ddkrun/seccomp"
+	"ciddk/internal/seccomp"
 )
 
 // TestPaths finds files by unusual paths and with unusual functions, with both carriers, as root and as another user.

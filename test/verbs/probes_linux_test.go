@@ -333,7 +333,7 @@ func TestRecordProbes(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, n.Close()) })
 	c := &recorder{t: t, net: n, program: program}
 	var all strings.Builder
-	for _, name := range strings.Fields(string(names)) {
+	for name := range strings.FieldsSeq(string(names)) {
 		if *record == "all" || slices.Contains(strings.Split(*record, ","), name) {
 			all.WriteString(c.record(name))
 			continue

@@ -22,7 +22,7 @@ var ne = binary.NativeEndian
 
 // rawPrograms are the verbs programs, by the second argument.
 var rawPrograms = map[string]func() error{"transfer": rawTransfer, "hostile": rawHostile, "threads": rawThreads,
-	"reopen": rawReopen, "orphan": rawOrphan, "children": rawChildren, "ioctls": rawIoctls}
+	"reopen": rawReopen, "orphan": rawOrphan, "children": rawChildren, "ioctls": rawIoctls, "netlink": rawNetlink}
 
 func rawMain(args []string) int {
 	if err := rawPrograms[args[0]](); err != nil {
@@ -191,7 +191,7 @@ func rawGID() ([]byte, error) {
 		return nil, err
 	}
 	var gid []byte
-	for _, group := range bytes.Split(bytes.TrimSpace(text), []byte(":")) {
+	for group := range bytes.SplitSeq(bytes.TrimSpace(text), []byte(":")) {
 		var n uint16
 		if _, err := fmt.Sscanf(string(group), "%x", &n); err != nil {
 			return nil, err
@@ -331,10 +331,9 @@ func rawHostile() error {
 	_, unknown := c.command(99, nil, 4)
 	_, short := unix.Write(c.fd, []byte{0})
 	_, read := unix.Read(c.fd, make([]byte, 8))
-	_, netlink := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, 20)
 	return errors.Join(expect("reply at a bad address", syscall.EFAULT, replyErr),
 		expect("an unknown command", syscall.EINVAL, unknown), expect("a short write", syscall.EINVAL, short),
-		expect("read", syscall.EINVAL, read), expect("netlink", syscall.EPROTONOSUPPORT, netlink),
+		expect("read", syscall.EINVAL, read),
 		raw("write of bad memory", syscall.EFAULT, unix.SYS_WRITE, fd, bad, 32),
 		raw("write across the end of the address space", syscall.EFAULT, unix.SYS_WRITE, fd, ^uint64(7), 32),
 		raw("a long write", syscall.EINVAL, unix.SYS_WRITE, fd, good, 1<<40),
@@ -459,4 +458,66 @@ func rawOrphan() error {
 	}
 	_, err := unix.Open(rawDevice, unix.O_RDWR, 0)
 	return expect("open without the supervisor", syscall.ENOSYS, err)
+}
+
+// rawNetlink lists the devices by RDMA netlink, as Go programs do: with a socket that is polled, by datagrams whose
+// sender is checked, and by messages.
+func rawNetlink() error {
+	const dump, getDevice, protocol = 0x300 | 1, 5<<10 | 1, 20
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	kernel := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
+	if err := unix.Bind(fd, kernel); err != nil {
+		return err
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		return err
+	}
+	own, ok := name.(*unix.SockaddrNetlink)
+	if !ok || own.Pid == 0 {
+		return fmt.Errorf("the socket's address is %+v", name)
+	}
+	b := make([]byte, 8<<10)
+	receive := map[string]func() (int, unix.Sockaddr, error){
+		"recvfrom": func() (int, unix.Sockaddr, error) { return unix.Recvfrom(fd, b, 0) },
+		"recvmsg": func() (int, unix.Sockaddr, error) {
+			n, _, _, from, err := unix.Recvmsg(fd, b, nil, 0)
+			return n, from, err
+		},
+	}
+	for call, take := range receive {
+		_, _, err := take()
+		if err := expect(call+" without a reply", syscall.EAGAIN, err); err != nil {
+			return err
+		}
+		request := words(16, getDevice|dump<<16, 7, 0)
+		if err := unix.Sendto(fd, request, 0, kernel); err != nil {
+			return err
+		}
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); err != nil {
+			return err
+		}
+		n, from, err := take()
+		if err != nil {
+			return fmt.Errorf("%s: %w", call, err)
+		}
+		sender, ok := from.(*unix.SockaddrNetlink)
+		if !ok || sender.Pid != 0 || n < 16 || ne.Uint32(b[8:]) != 7 || ne.Uint32(b[12:]) != own.Pid ||
+			!bytes.Contains(b[:n], []byte("rxe_ddk0\x00")) {
+			return fmt.Errorf("%s: %x from %+v, to port %d", call, b[:n], from, own.Pid)
+		}
+		for ne.Uint16(b[4:]) != unix.NLMSG_DONE { // the end of the list, or another device
+			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); err != nil {
+				return err
+			}
+			if _, _, err = take(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package verbs
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,8 +33,9 @@ const patience = 4 * time.Minute
 // roleEnv is an environment variable that makes the test's program ddkrun.
 const roleEnv = "CIDDK_TEST_DDKRUN"
 
-// ddkrun is the path of ddkrun, which is this program, and skip what this machine lacks.
-var ddkrun, skip string
+// ddkrun is the path of ddkrun, which is this program, skip what this machine lacks, and cache the user's directory for
+// what is kept.
+var ddkrun, skip, cache string
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == rawArg {
@@ -49,6 +51,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
+		cache, _ = os.UserCacheDir()     // "" without HOME
 		os.Setenv("XDG_CACHE_HOME", dir) // the preloaded library is kept for all tests
 		os.Setenv(roleEnv, "1")
 		if ddkrun, err = os.Executable(); err != nil {
@@ -75,13 +78,15 @@ func missing() string {
 
 // rig is a daemon with one adapter, and an environment for ddkrun.
 type rig struct {
-	t      *testing.T
-	env    []string
-	socket string
-	before []string             // the program that becomes ddkrun, with its arguments; nil: none
-	flags  []string             // of ddkrun
-	as     *syscall.SysProcAttr // of ddkrun; nil: the test's user
-	peer   *rig                 // of clients; nil: the same
+	t       *testing.T
+	env     []string
+	socket  string
+	root    string               // where the programs are; "": /
+	program string               // ddkrun; "": this one
+	before  []string             // the program that becomes ddkrun, with its arguments; nil: none
+	flags   []string             // of ddkrun
+	as      *syscall.SysProcAttr // of ddkrun; nil: the test's user
+	peer    *rig                 // of clients; nil: the same
 }
 
 func newRig(t *testing.T) *rig { return newRigAt(t, "10.0.0.1") }
@@ -165,19 +170,29 @@ func self(as *syscall.SysProcAttr) string {
 
 // command returns the command that runs a program with ddkrun.
 func (r *rig) command(args ...string) (*exec.Cmd, *bytes.Buffer) {
-	if _, err := exec.LookPath(args[0]); err != nil && args[0][0] != '-' {
+	if !isInstalled(r.root, args[0]) {
 		r.t.Skipf("%s is not installed (Debian: ibverbs-utils, infiniband-diags, opensm, perftest, rdmacm-utils)",
 			args[0])
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	r.t.Cleanup(cancel)
-	line := slices.Concat(r.before, []string{self(r.as)}, r.flags, args)
+	line := slices.Concat(r.before, []string{cmp.Or(r.program, self(r.as))}, r.flags, args)
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	out := new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env, cmd.SysProcAttr = r.env, r.as
 	cmd.WaitDelay = 10 * time.Second
 	return cmd, out
+}
+
+// isInstalled reports whether a root directory has a program, unless it is a flag.
+func isInstalled(root, program string) bool {
+	if root == "" || filepath.IsAbs(program) { // a program of the test, in a directory that the root shows
+		_, err := exec.LookPath(program)
+		return err == nil || program[0] == '-'
+	}
+	found, _ := filepath.Glob(filepath.Join(root, "usr", "*bin", program)) // the pattern is valid
+	return len(found) > 0 || program[0] == '-'
 }
 
 // status returns the status of the daemon, or an empty one if the daemon does not answer.

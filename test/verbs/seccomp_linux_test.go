@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"ciddk/cmd/ddkrun/seccomp"
+	"ciddk/internal/seccomp"
 )
 
 // newSeccompRig returns a rig for programs that use the carrier seccomp.
@@ -49,7 +49,7 @@ func TestStatic(t *testing.T) {
 // TestRaw runs verbs programs that make system calls by themselves: they transfer data, make wrong calls, use threads,
 // open devices again and again, and start children.
 func TestRaw(t *testing.T) {
-	for _, name := range []string{"transfer", "hostile", "threads", "reopen", "children", "ioctls"} {
+	for _, name := range []string{"transfer", "hostile", "threads", "reopen", "children", "ioctls", "netlink"} {
 		t.Run(name, func(t *testing.T) { newSeccompRig(t).raw(name) })
 	}
 }

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -8,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/cmd/ddkrun/seccomp"
+	"ciddk/internal/seccomp"
 )
 
 // TestCounters reads a counter in one process, before and after another one sends, by its path and relative to its
@@ -50,7 +51,7 @@ cat $d/state $d/hw_counters/packets_sent; cat $d/counters/none; exit 0`
 }
 
 // TestSysfsFiles looks at files of sysfs as a shell does, with both carriers: their status, attempts to write and to
-// create some, and, with the carrier preload, the working directory.
+// create some, and the working directory.
 func TestSysfsFiles(t *testing.T) {
 	r := newRig(t)
 	const script = `d=/sys/class/infiniband/rxe_ddk0
@@ -60,17 +61,45 @@ stat -c '%F %a %s' $d/node_type $d/ports/1/state $d
 (echo 5 >> /sys/class/infiniband/new) 2>/dev/null && echo created
 (echo 5 > /dev/infiniband/new) 2>/dev/null && echo created
 cat $d/node_type; ls /sys/class/infiniband /dev/infiniband`
-	const want = "regular file 444 4096\nregular file 444 4096\ndirectory 755 4096\n1: CA\n" +
+	const want = "regular file 444 4096\nregular file 444 4096\nsymbolic link 777 57\n1: CA\n" +
 		"/dev/infiniband:\nissm0\nrdma_cm\numad0\nuverbs0\n\n/sys/class/infiniband:\nrxe_ddk0\n"
-	assert.Equal(t, want, r.run("--carrier", "preload", "sh", "-c", script))
-	if seccomp.Check() == nil {
-		assert.Equal(t, want, r.run("--carrier", "seccomp", "sh", "-c", script))
-	}
-	out := r.run("--carrier", "preload", "sh", "-c", "cd /sys/class/infiniband/rxe_ddk0/ports/1 && "+
-		"cat state && env pwd && (echo 1 > state) 2>/dev/null; cat state; cd / && env pwd")
-	assert.Equal(t, "4: ACTIVE\n/sys/class/infiniband/rxe_ddk0/ports/1\n4: ACTIVE\n/\n", out)
 	r.pair("ibv_rc_pingpong", "-g", "0", "-n", "20")
-	out = r.run("--carrier", "preload", "sh", "-c", "cd /sys/class/infiniband/rxe_ddk0/ports/1/counters; "+
-		"cat port_xmit_packets; exec head -n 1 port_xmit_packets")
-	assert.Regexp(t, `^([1-9]\d*)\n[1-9]\d*\n$`, out, "the counters are those of now, as open finds them")
+	withCarriers(t, func(t *testing.T, flags []string) {
+		run := func(script string) string { return r.run(append(flags, "sh", "-c", script)...) }
+		assert.Equal(t, want, run(script))
+		const dir = "/sys/devices/pciddd0:00/ddd0:00:00.0/infiniband/rxe_ddk0/ports/1"
+		assert.Equal(t, "4: ACTIVE\n"+dir+"\n4: ACTIVE\n/\n", run("cd /sys/class/infiniband/rxe_ddk0/ports/1 && "+
+			"cat state && env pwd && (echo 1 > state) 2>/dev/null; cat state; cd / && env pwd"))
+		out := run("cd /sys/class/infiniband/rxe_ddk0/ports/1/counters; " +
+			"cat port_xmit_packets; exec head -n 1 port_xmit_packets")
+		assert.Regexp(t, `^([1-9]\d*)\n[1-9]\d*\n$`, out, "the counters are those of now, as open finds them")
+	})
+}
+
+// TestFunctions finds the PCI function of an adapter, beside those of the machine, with programs that look for it.
+func TestFunctions(t *testing.T) {
+	r := newRig(t)
+	const function = "/sys/devices/pciddd0:00/ddd0:00:00.0"
+	const script = `cd /sys/class/infiniband/rxe_ddk0
+basename -a $(readlink device) $(readlink device/driver)
+realpath device/driver/ddd0:00:00.0 device subsystem device/subsystem
+realpath /sys/class/infiniband_verbs/uverbs0/device /sys/class/misc/rdma_cm
+cat device/../../../bus/pci/devices/ddd0:00:00.0/numa_node /sys/class/pci_bus/ddd0:00/../../ddd0:00:00.0/class
+ls device/infiniband /sys/bus/pci/devices/ddd0:00:00.0/infiniband_verbs
+cd /sys/bus/pci/devices
+ls | grep -v ^ddd0 | while read f; do cmp $f/vendor /sys/bus/pci/devices/$f/vendor; done`
+	const want = "ddd0:00:00.0\nddkd\n" + function + "\n" + function + "\n/sys/class/infiniband\n/sys/bus/pci\n" +
+		function +
+		"\n/sys/devices/virtual/misc/rdma_cm\n-1\n0x020700\n" +
+		"/sys/bus/pci/devices/ddd0:00:00.0/infiniband_verbs:\nuverbs0\n\ndevice/infiniband:\nrxe_ddk0\n"
+	withCarriers(t, func(t *testing.T, flags []string) {
+		assert.Equal(t, want, r.run(append(flags, "sh", "-c", script)...))
+		for program, want := range map[string]string{"lspci -D": "ddd0:00:00.0 Infiniband controller",
+			"lstopo-no-graphics --of console": `OpenFabrics "rxe_ddk0"`} {
+			f := strings.Fields(program)
+			if _, err := exec.LookPath(f[0]); err == nil { // Debian: pciutils, hwloc-nox
+				assert.Contains(t, r.run(append(flags, f...)...), want)
+			}
+		}
+	})
 }

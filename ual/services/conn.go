@@ -2,12 +2,12 @@ package services
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
+	"ciddk/internal/cmevents"
 	"ciddk/internal/kproxy/schema"
 	"ciddk/internal/kproxy/schema/convert"
 	"ciddk/mad"
@@ -17,12 +17,7 @@ import (
 type conn struct {
 	remote
 
-	queueMu      sync.Mutex
-	queue        []delivery
-	onEvent      func(cm.Conn, cm.Event)
-	isDelivering bool
-	over         bool          // no more events
-	ready        chan struct{} // closed when Next must look again
+	events cmevents.Queue
 
 	attrMu sync.Mutex
 	attr   *schema.CMConnReply // of the last query; final after Close
@@ -31,15 +26,10 @@ type conn struct {
 
 var _ cm.Conn = (*conn)(nil)
 
-// delivery is an event, or the outcome of a step, that has not been delivered.
-type delivery struct {
-	event   cm.Event
-	outcome func() // nil: an event
-}
-
 // newConn adds a connection. The daemon may be lost, which is an event, as soon as it has been added.
 func (s *Services) newConn(verb string, onEvent func(cm.Conn, cm.Event)) (*conn, error) {
-	c := &conn{ready: make(chan struct{}), onEvent: onEvent}
+	c := &conn{}
+	c.events.Init(c, onEvent)
 	c.remote = remote{s: s, handle: c.event}
 	var err error
 	c.token, err = s.add(verb, c, c.take)
@@ -62,117 +52,22 @@ func (c *conn) event(n *schema.Notice) {
 	if n.HasPath {
 		e.Path = new(convert.Path(&n.Path))
 	}
-	c.emit(e)
-}
-
-// emit queues an event.
-func (c *conn) emit(e cm.Event) {
-	c.queueMu.Lock()
-	defer c.queueMu.Unlock()
-	if c.over {
-		return
-	}
-	if n := len(c.queue); n > 0 && isReplaced(&c.queue[n-1], &e) {
-		c.queue[n-1].event = e
-	} else {
-		c.queue = append(c.queue, delivery{event: e})
-	}
-	c.over = e.Type == cm.EventTimeWaitExit
-	c.wake()
-}
-
-// isReplaced reports whether an event that waits is replaced by the next one, so that no peer can make the queue grow.
-func isReplaced(d *delivery, e *cm.Event) bool {
-	isRepeatable := e.Type == cm.EventDelayed || e.Type == cm.EventAlternate
-	return d.outcome == nil && d.event.Type == e.Type && isRepeatable
+	c.events.Emit(e)
 }
 
 // deliver queues the outcome of a step.
-func (c *conn) deliver(f func()) {
-	c.queueMu.Lock()
-	defer c.queueMu.Unlock()
-	c.queue = append(c.queue, delivery{outcome: f})
-	c.wake()
-}
-
-// wake starts the delivery. queueMu is held.
-func (c *conn) wake() {
-	close(c.ready)
-	c.ready = make(chan struct{})
-	if !c.isDelivering && c.deliverable() >= 0 {
-		c.isDelivering = true
-		go c.run()
-	}
-}
-
-// deliverable returns the index of the first delivery that run makes, or -1. Events wait for Next if onEvent is nil.
-// queueMu is held.
-func (c *conn) deliverable() int {
-	return slices.IndexFunc(c.queue, func(d delivery) bool { return d.outcome != nil || c.onEvent != nil })
-}
-
-// run calls onEvent and the outcomes of steps, one at a time and in order.
-func (c *conn) run() {
-	c.queueMu.Lock()
-	defer c.queueMu.Unlock()
-	for {
-		i := c.deliverable()
-		if i < 0 {
-			c.isDelivering = false
-			return
-		}
-		d, onEvent := c.queue[i], c.onEvent
-		c.queue = slices.Delete(c.queue, i, i+1)
-		c.queueMu.Unlock()
-		if d.outcome != nil {
-			d.outcome()
-		} else {
-			onEvent(c, d.event)
-		}
-		c.queueMu.Lock()
-	}
-}
+func (c *conn) deliver(f func()) { c.events.Deliver(f) }
 
 // Next implements cm.Conn.
 func (c *conn) Next(ctx context.Context) (cm.Event, error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return cm.Event{}, err
-		}
-		c.queueMu.Lock()
-		i := slices.IndexFunc(c.queue, func(d delivery) bool { return d.outcome == nil })
-		if i >= 0 && c.onEvent == nil {
-			e := c.queue[i].event
-			c.queue = slices.Delete(c.queue, i, i+1)
-			c.queueMu.Unlock()
-			return e, nil
-		}
-		over, ready := c.over, c.ready
-		c.queueMu.Unlock()
-		if over {
-			return cm.Event{}, closedError("Conn.Next")
-		}
-		select {
-		case <-ready:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// finish drops the events that wait and ends Next.
-func (c *conn) finish() {
-	c.queueMu.Lock()
-	defer c.queueMu.Unlock()
-	c.over, c.onEvent = true, nil
-	c.queue = slices.DeleteFunc(c.queue, func(d delivery) bool { return d.outcome == nil })
-	c.wake()
+	return c.events.Next(ctx, closedError("Conn.Next"))
 }
 
 // disconnect ends the connection because the daemon has exited.
 func (c *conn) disconnect() {
 	if c.end(lostError("Conn")) {
-		c.emit(cm.Event{Type: cm.EventDisconnected, Err: lostError("Conn")})
-		c.emit(cm.Event{Type: cm.EventTimeWaitExit})
+		c.events.Emit(cm.Event{Type: cm.EventDisconnected, Err: lostError("Conn")})
+		c.events.Emit(cm.Event{Type: cm.EventTimeWaitExit})
 	}
 }
 
@@ -182,7 +77,7 @@ func (c *conn) Close() error {
 	c.attrMu.Lock()
 	c.final = true
 	c.attrMu.Unlock()
-	c.finish()
+	c.events.Finish()
 	return c.close("Conn.Close")
 }
 
@@ -282,23 +177,13 @@ func (c *conn) accept(ctx context.Context, verb string, cfg cm.AcceptConfig, don
 	}
 	outcome := func(_ *schema.Notice, err error) { done(struct{}{}, err) }
 	return c.start(ctx, func(n *schema.Notice, err error) {
-		c.setOnEvent(cfg.OnEvent)
+		c.events.OnEvent(cfg.OnEvent)
 		outcome(n, err)
 	}, schema.CmdCMReply, func(op uint64, h schema.Handle) any {
 		return &schema.CMReply{Conn: h, Op: op, QP: convert.ToQP(&cfg.QP), ResponderResources: cfg.ResponderResources,
 			InitiatorDepth: cfg.InitiatorDepth, RNRRetry: cfg.RNRRetry, Failover: uint8(cfg.Failover),
 			FlowControl: cfg.FlowControl, Private: cfg.Private}
 	})
-}
-
-// setOnEvent has events delivered to f, unless it is nil or there is another function.
-func (c *conn) setOnEvent(f func(cm.Conn, cm.Event)) {
-	c.queueMu.Lock()
-	defer c.queueMu.Unlock()
-	if f != nil && c.onEvent == nil && !c.over {
-		c.onEvent = f
-		c.wake()
-	}
 }
 
 // Disconnect implements cm.Conn.

@@ -46,8 +46,8 @@ func TestFieldsTravel(t *testing.T) {
 
 func fieldsOf(typ reflect.Type) func(func(reflect.StructField) bool) {
 	return func(yield func(reflect.StructField) bool) {
-		for i := range typ.NumField() {
-			if f := typ.Field(i); f.IsExported() && !yield(f) {
+		for f := range typ.Fields() {
+			if f.IsExported() && !yield(f) {
 				return
 			}
 		}

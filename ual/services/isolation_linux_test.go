@@ -15,6 +15,7 @@ import (
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/accesslayer/sa"
 	"ciddk/ci"
 	"ciddk/internal/kproxy/schema"
@@ -286,7 +287,7 @@ func TestPrivilegedQKey(t *testing.T) {
 			continue
 		}
 		require.ErrorIs(t, err, ci.InvalidPermission)
-		attr.QKey = rdmacm.QKey
+		attr.QKey = cmid.QKey
 		require.NoError(t, qp.Modify(ci.QPFieldsUDInit, attr))
 	}
 }
@@ -352,16 +353,16 @@ func TestQuotas(t *testing.T) {
 		assert.Equal(t, i == 2, errors.Is(err, ci.InsufficientResources), "listener %d: %v", i, err)
 	}
 	for i := range 4 {
-		b, err := s.Ports().Bind(rdmacm.TCP, netip.AddrPort{}, false)
+		b, err := s.Ports().Bind(cmid.TCP, netip.AddrPort{}, false)
 		assert.Equal(t, i == 3, errors.Is(err, ci.InsufficientResources), "port %d: %v", i, err)
 		if i == 0 {
 			require.NoError(t, b.Listen())
-			_, err := s.Ports().Bind(rdmacm.TCP, netip.AddrPortFrom(netip.Addr{}, b.Port()), true)
+			_, err := s.Ports().Bind(cmid.TCP, netip.AddrPortFrom(netip.Addr{}, b.Port()), true)
 			require.ErrorIs(t, err, syscall.EADDRINUSE)
 			b.Unlisten()
 			b.Release()
 			b.Release()
-			_, err = s.Ports().Bind(rdmacm.TCP, netip.AddrPortFrom(netip.Addr{}, b.Port()), false)
+			_, err = s.Ports().Bind(cmid.TCP, netip.AddrPortFrom(netip.Addr{}, b.Port()), false)
 			require.NoError(t, err, "released")
 		}
 	}

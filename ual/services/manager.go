@@ -2,10 +2,13 @@ package services
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
+	"ciddk/accesslayer/rdmacm/resolve"
 	"ciddk/ci"
 	"ciddk/internal/kproxy/schema"
 	"ciddk/ual"
@@ -65,12 +68,12 @@ func (f *follower) change(h schema.ServiceHCA, there bool) {
 type Config struct {
 	UAL         ual.Config         // the daemon
 	AccessLayer accesslayer.Config // of this process
-	Resolver    rdmacm.Resolver    // as in rdmacm.Config
+	Resolver    resolve.Resolver   // as in cmid.Config
 }
 
 // Dial connects to a daemon and returns a connection manager for programs that connect and listen by IP address. It
 // uses all adapters of the daemon, and the daemon's ports. Manager.Close closes everything. Errors: those of ual.Dial,
-// Open, Follow and rdmacm.New.
+// Open, Follow and cmid.New.
 func Dial(cfg Config) (*rdmacm.Manager, error) {
 	c, err := ual.Dial(cfg.UAL)
 	if err != nil {
@@ -84,8 +87,8 @@ func New(c *ual.Client, cfg Config) (*rdmacm.Manager, error) {
 	own := []func() error{c.Close}
 	closeAll := func() error {
 		var errs []error
-		for i := len(own) - 1; i >= 0; i-- {
-			errs = append(errs, own[i]())
+		for _, o := range slices.Backward(own) {
+			errs = append(errs, o())
 		}
 		return errors.Join(errs...)
 	}
@@ -107,10 +110,10 @@ func New(c *ual.Client, cfg Config) (*rdmacm.Manager, error) {
 		return fail(err)
 	}
 	own = append(own, client.Close)
-	m, err := rdmacm.New(client, rdmacm.Config{CM: s.CM(), MAD: s.MAD(), Ports: s.Ports(), Resolver: cfg.Resolver,
+	ids, err := cmid.New(client, cmid.Config{CM: s.CM(), MAD: s.MAD(), Ports: s.Ports(), Resolver: cfg.Resolver,
 		OnClose: closeAll})
 	if err != nil {
 		return fail(err)
 	}
-	return m, nil
+	return rdmacm.New(ids), nil
 }

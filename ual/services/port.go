@@ -7,19 +7,19 @@ import (
 	"sync"
 	"syscall"
 
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/internal/kproxy/schema"
 	"ciddk/mad"
 )
 
-// ports implements rdmacm.Ports.
+// ports implements cmid.Ports.
 type ports struct{ s *Services }
 
-var _ rdmacm.Ports = (*ports)(nil)
+var _ cmid.Ports = (*ports)(nil)
 
-// Bind implements rdmacm.Ports.
-func (p *ports) Bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (rdmacm.Binding, error) {
+// Bind implements cmid.Ports.
+func (p *ports) Bind(space mad.PortSpace, at netip.AddrPort, reuse bool) (cmid.Binding, error) {
 	q := &schema.BindPort{Services: p.s.handle, Space: uint16(space), Port: at.Port(), Reuse: reuse}
 	switch a := at.Addr(); {
 	case !a.IsValid():
@@ -56,7 +56,7 @@ func addrInUse(err error) error {
 	return err
 }
 
-// binding implements rdmacm.Binding.
+// binding implements cmid.Binding.
 type binding struct {
 	s       *Services
 	handle  schema.Handle
@@ -64,20 +64,20 @@ type binding struct {
 	release sync.Once
 }
 
-// Port implements rdmacm.Binding.
+// Port implements cmid.Binding.
 func (b *binding) Port() uint16 { return b.port }
 
-// Listen implements rdmacm.Binding.
+// Listen implements cmid.Binding.
 func (b *binding) Listen() error {
 	return addrInUse(b.s.do(schema.CmdListenPort, &schema.ListenPort{Port: b.handle, Listen: true}))
 }
 
-// Unlisten implements rdmacm.Binding.
+// Unlisten implements cmid.Binding.
 func (b *binding) Unlisten() {
 	_ = b.s.do(schema.CmdListenPort, &schema.ListenPort{Port: b.handle}) // without a connection there is no binding
 }
 
-// Release implements rdmacm.Binding.
+// Release implements cmid.Binding.
 func (b *binding) Release() {
 	b.release.Do(func() {
 		_ = b.s.destroy(b.handle) // the daemon releases it at the latest with the client

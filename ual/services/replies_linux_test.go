@@ -14,7 +14,7 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/internal/kproxy/schema"
 	"ciddk/internal/testenv"
@@ -285,7 +285,7 @@ func useServices(c *ual.Client) (succeeded int) {
 		count(a.Send(&mads.Message{To: mads.Address{QPN: 1}, MAD: make([]byte, 256)}))
 		count(a.Close())
 	}
-	b, err := s.Ports().Bind(rdmacm.TCP, netip.AddrPort{}, false)
+	b, err := s.Ports().Bind(cmid.TCP, netip.AddrPort{}, false)
 	if count(err) {
 		count(b.Listen())
 		b.Release()

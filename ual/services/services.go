@@ -8,7 +8,7 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/internal/kproxy/schema"
 	"ciddk/ual"
@@ -70,7 +70,7 @@ func (s *Services) CM() cm.Service { return &manager{s} }
 func (s *Services) MAD() mads.Service { return &madService{s} }
 
 // Ports returns the ports of the port spaces, which all processes share.
-func (s *Services) Ports() rdmacm.Ports { return &ports{s} }
+func (s *Services) Ports() cmid.Ports { return &ports{s} }
 
 // Close closes all listeners, connections and agents, without waiting for peers. It is idempotent. Do not call it from
 // a callback of an agent.

@@ -13,6 +13,7 @@ import (
 
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/kproxy"
 )
 
@@ -82,7 +83,7 @@ func TestReject(t *testing.T) {
 	r := newRig(t, kproxy.Config{}, simPorts(t, "10.0.0.1", "10.0.0.2")...)
 	server, client := r.manager(), r.manager()
 	at := netip.MustParseAddrPort("10.0.0.1:7174")
-	ln, err := server.ListenID(at, rdmacm.ListenIDConfig{})
+	ln, err := server.IDs().Listen(at, cmid.ListenConfig{})
 	require.NoError(t, err)
 	go func() {
 		if id, err := ln.Accept(t.Context()); err == nil {
@@ -91,13 +92,13 @@ func TestReject(t *testing.T) {
 		}
 	}()
 	var rejected *cm.RejectError
-	_, err = client.DialID(deadline(t), at, rdmacm.DialIDConfig{})
+	_, err = client.IDs().Dial(deadline(t), at, cmid.DialConfig{})
 	require.ErrorAs(t, err, &rejected)
 	assert.Equal(t, "not today", string(rejected.Private[:9]))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = client.DialID(ctx, at, rdmacm.DialIDConfig{}) // nobody accepts
+	_, err = client.IDs().Dial(ctx, at, cmid.DialConfig{}) // nobody accepts
 	require.ErrorIs(t, err, ctx.Err())
 	require.NoError(t, ln.Close())
 	eventually(t, "the end of the request in the daemon", func() bool {

@@ -110,6 +110,13 @@ func (c *CQ) Quiet(d time.Duration) {
 	}
 }
 
+// Within returns the completions that arrive within d, at most n.
+func (c *CQ) Within(n int, d time.Duration) []ci.WC {
+	wc, err := c.collect(n, d)
+	OK(c.T, err, "CQ.Poll or CQ.Notify")
+	return wc
+}
+
 // Empty fails the case if the queue has a completion.
 func (c *CQ) Empty() {
 	wc := make([]ci.WC, 1)

@@ -3,6 +3,7 @@ package kit
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -128,10 +129,8 @@ func (q *QP) State() ci.QPState {
 // WantState fails the case unless the QP is in one of the states.
 func (q *QP) WantState(want ...ci.QPState) {
 	got := q.State()
-	for _, w := range want {
-		if got == w {
-			return
-		}
+	if slices.Contains(want, got) {
+		return
 	}
 	q.CA.T.Fail(validate.Failure{
 		Where: fmt.Sprintf("state of QP %#x", uint32(q.Num())), Expected: oneOf(want), Got: got.String(),

@@ -73,8 +73,8 @@ func nameOf(v reflect.Value) string {
 
 // hasPlainFields reports whether a struct has only numbers and strings.
 func hasPlainFields(v reflect.Value) bool {
-	for i := range v.NumField() {
-		if !isPlain(v.Field(i).Kind()) {
+	for _, field := range v.Fields() {
+		if !isPlain(field.Kind()) {
 			return false
 		}
 	}

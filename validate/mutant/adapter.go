@@ -11,10 +11,8 @@ import (
 // Adapter returns mutants with faults in CA.Modify, in local MADs, and in the use of several adapters.
 func Adapter() []Mutant {
 	ca := func(name, breaks, does string, needs ci.Caps, f func(c ciwrap.CA) ci.CA) Mutant {
-		return Mutant{
-			Name: name, Area: "ca", Breaks: breaks, Does: does, Needs: needs,
-			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return f(ciwrap.CA{CA: c}) }}),
-		}
+		return Of(name, breaks, does,
+			tap.CAs(f)).Needing(needs)
 	}
 	type modifyFunc = func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error
 	modify := func(name, breaks, does string, needs ci.Caps, f modifyFunc) Mutant {
@@ -24,9 +22,7 @@ func Adapter() []Mutant {
 		return ca(name, breaks, does, 0, func(c ciwrap.CA) ci.CA { return caQueryer{c, f} })
 	}
 	local := func(name, breaks, does string, f func(c madder, port uint8, in, out *ci.MAD) error) Mutant {
-		m := ca(name, breaks, does, ci.CapLocalMAD, func(c ciwrap.CA) ci.CA { return madder{c, f} })
-		m.Area, m.Link = "mad", "direct"
-		return m
+		return ca(name, breaks, does, ci.CapLocalMAD, func(c ciwrap.CA) ci.CA { return madder{c, f} }).On("direct")
 	}
 	response := func(name, breaks, does string, f func(in, out *ci.MAD)) Mutant {
 		return local(name, breaks, does, func(c madder, port uint8, in, out *ci.MAD) error {
@@ -48,30 +44,21 @@ func Adapter() []Mutant {
 				}
 				return c.CA.Modify(port, set, a)
 			}),
-		modify(
-			"ca.counter-stays",
-			"CI-ModifyCA-02",
-			"a violation counter is set to 0 instead of the given value",
-			ci.CapQKeyCounter,
-			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
+		modify("ca.counter-stays", "CI-ModifyCA-02", "a violation counter is set to 0 instead of the given value",
+			ci.CapQKeyCounter, func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				a.QKeyErrors = 0
 				return c.CA.Modify(port, set, a)
-			},
-		),
+			}),
 		query("ca.no-violations", "CI-ModifyCA-03", "the Q_Key counter is always 0", func(a *ci.CAAttr) {
 			for i := range a.Ports {
 				a.Ports[i].QKeyErrors = 0
 			}
 		}),
-		modify(
-			"ca.system-guid-stays",
-			"CI-ModifyCA-04",
-			"a change of the system image GUID is ignored without an error",
-			ci.CapSystemGUID,
+		modify("ca.system-guid-stays", "CI-ModifyCA-04",
+			"a change of the system image GUID is ignored without an error", ci.CapSystemGUID,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				return c.CA.Modify(port, set&^ci.PortFieldSystemGUID, a)
-			},
-		),
+			}),
 		modify("ca.port-zero", "CI-ModifyCA-05", "port 0 is taken as port 1", 0,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				return c.CA.Modify(max(port, 1), set, a)
@@ -80,33 +67,24 @@ func Adapter() []Mutant {
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				return c.CA.Modify(port, set&(ci.PortFieldShutdown<<1-1), a)
 			}),
-		modify(
-			"ca.claims-counter",
-			"CI-ModifyCA-07",
-			"the Q_Key counter is claimed but cannot be written",
-			ci.CapQKeyCounter,
-			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
+		modify("ca.claims-counter", "CI-ModifyCA-07", "the Q_Key counter is claimed but cannot be written",
+			ci.CapQKeyCounter, func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				if set&ci.PortFieldQKeyErrors != 0 {
 					return &ci.Error{Verb: "CA.Modify", Status: ci.Unsupported}
 				}
 				return c.CA.Modify(port, set, a)
-			},
-		),
+			}),
 		modify("ca.maskless", "CI-ModifyCA-08", "capability bits are changed although their field is not set", 0,
 			func(c portModifier, port uint8, set ci.PortField, a ci.PortModify) error {
 				return c.CA.Modify(port, set|ci.PortFieldCapability, a)
 			}),
-		query(
-			"ca.revision", "CI-QueryCA-05", "the revision in the attributes is not that of the adapter",
-			func(a *ci.CAAttr) { a.Revision++ },
-		),
-		{Name: "ca.not-ready", Area: "ca", Breaks: "SAS-2.2-10", Does: "no PD can be allocated before the fourth open",
-			Wrap: func(h ci.HCA) ci.HCA {
-				opens := &atomic.Int32{}
-				return ciwrap.Wrap(
-					h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return sleepy{ciwrap.CA{CA: c}, opens.Add(1)} }},
-				)
-			}},
+		query("ca.revision", "CI-QueryCA-05", "the revision in the attributes is not that of the adapter",
+			func(a *ci.CAAttr) { a.Revision++ }),
+		Of("ca.not-ready", "SAS-2.2-10", "no PD can be allocated before the fourth open", func(h ci.HCA) ci.HCA {
+			opens := &atomic.Int32{}
+			return ciwrap.Wrap(h,
+				ciwrap.Layer{CA: func(c ci.CA) ci.CA { return sleepy{ciwrap.CA{CA: c}, opens.Add(1)} }})
+		}),
 		response("mad.new-tid", "CI-LocalMAD-01", "the response has only the lower half of the transaction id",
 			func(_, out *ci.MAD) { clear(out[8:12]) }),
 		response("mad.zero-guid", "CI-LocalMAD-02", "NodeInfo has no node GUID", func(in, out *ci.MAD) {
@@ -114,36 +92,24 @@ func Adapter() []Mutant {
 				clear(out[data+12 : data+20])
 			}
 		}),
-		response(
-			"mad.other-lid",
-			"CI-LocalMAD-03",
-			"the LID in PortInfo differs from that of a query",
+		response("mad.other-lid", "CI-LocalMAD-03", "the LID in PortInfo differs from that of a query",
 			func(in, out *ci.MAD) {
 				if is(in, get, attrPortInfo) {
 					out[data+16] ^= 0x40
 				}
-			},
-		),
-		response(
-			"mad.other-pkey",
-			"CI-LocalMAD-04",
-			"the P_Key table differs from that of a query",
+			}),
+		response("mad.other-pkey", "CI-LocalMAD-04", "the P_Key table differs from that of a query",
 			func(in, out *ci.MAD) {
 				if is(in, get, attrPKeys) {
 					out[data] ^= 0x40
 				}
-			},
-		),
-		response(
-			"mad.guid-table",
-			"CI-LocalMAD-05",
-			"the GUID table begins with the second entry",
+			}),
+		response("mad.guid-table", "CI-LocalMAD-05", "the GUID table begins with the second entry",
 			func(in, out *ci.MAD) {
 				if is(in, get, attrGUIDs) {
 					copy(out[data:data+56], out[data+8:data+64])
 				}
-			},
-		),
+			}),
 		local("mad.error-as-error", "CI-LocalMAD-06", "a MAD status also makes the verb fail",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				err := c.CA.LocalMAD(port, nil, in, out)
@@ -152,18 +118,11 @@ func Adapter() []Mutant {
 				}
 				return err
 			}),
-		local(
-			"mad.port-zero",
-			"CI-LocalMAD-07",
-			"port 0 is taken as port 1",
+		local("mad.port-zero", "CI-LocalMAD-07", "port 0 is taken as port 1",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				return c.CA.LocalMAD(max(port, 1), nil, in, out)
-			},
-		),
-		local(
-			"mad.set-forgets",
-			"CI-LocalMAD-08",
-			"Set PortInfo returns the new values but does nothing",
+			}),
+		local("mad.set-forgets", "CI-LocalMAD-08", "Set PortInfo returns the new values but does nothing",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				if in != nil && out != nil && is(in, set, attrPortInfo) {
 					*out = *in
@@ -171,12 +130,8 @@ func Adapter() []Mutant {
 					return nil
 				}
 				return c.CA.LocalMAD(port, nil, in, out)
-			},
-		),
-		local(
-			"mad.state-forgets",
-			"SAS-2.1-14",
-			"a change of the port state is ignored without an error",
+			}),
+		local("mad.state-forgets", "SAS-2.1-14", "a change of the port state is ignored without an error",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				if in != nil && is(in, set, attrPortInfo) {
 					changed := *in
@@ -184,12 +139,8 @@ func Adapter() []Mutant {
 					in = &changed
 				}
 				return c.CA.LocalMAD(port, nil, in, out)
-			},
-		),
-		local(
-			"mad.any-state",
-			"CI-LocalMAD-09",
-			"an unreachable port state is taken as no change",
+			}),
+		local("mad.any-state", "CI-LocalMAD-09", "an unreachable port state is taken as no change",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				if in != nil && is(in, set, attrPortInfo) && in[data+32]&15 == byte(ci.PortInit) {
 					changed := *in
@@ -197,19 +148,14 @@ func Adapter() []Mutant {
 					in = &changed
 				}
 				return c.CA.LocalMAD(port, nil, in, out)
-			},
-		),
-		local(
-			"mad.repress-refused",
-			"CI-LocalMAD-10",
-			"a trap repress is an error",
+			}),
+		local("mad.repress-refused", "CI-LocalMAD-10", "a trap repress is an error",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				if in != nil && in[3] == 7 {
 					return &ci.Error{Verb: "CA.LocalMAD", Status: ci.Unsupported}
 				}
 				return c.CA.LocalMAD(port, nil, in, out)
-			},
-		),
+			}),
 		local("mad.echoes", "CI-LocalMAD-13", "a datagram that is no request is returned",
 			func(c madder, port uint8, in, out *ci.MAD) error {
 				err := c.CA.LocalMAD(port, nil, in, out)
@@ -220,27 +166,16 @@ func Adapter() []Mutant {
 			}),
 		onLink("network", response("mad.ethernet-executed", "CI-LocalMAD-12",
 			"requests of subnet management succeed on an Ethernet port", func(_, out *ci.MAD) { out[5] = 0 })),
-		response(
-			"mad.no-direction", "CI-LocalMAD-11", "the direction bit is clear in a directed-route response",
-			func(_, out *ci.MAD) { out[4] &= 0x7f },
-		),
-		{
-			Name:   "mad.no-lid-event",
-			Area:   "mad",
-			Breaks: "SAS-2.1-19",
-			Does:   "a change of LID causes no event",
-			Needs:  ci.CapLocalMAD,
-			Link:   "direct",
-			Wrap: tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+		response("mad.no-direction", "CI-LocalMAD-11", "the direction bit is clear in a directed-route response",
+			func(_, out *ci.MAD) { out[4] &= 0x7f }),
+		Of("mad.no-lid-event", "SAS-2.1-19", "a change of LID causes no event",
+			tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				if e.Type != ci.EventLIDChange {
 					deliver(e)
 				}
-			}}),
-		},
-		query(
-			"mad.no-agent", "SAS-2.1-15", "no management agent is claimed",
-			func(a *ci.CAAttr) { a.Caps &^= ci.CapHardwareSMA | ci.CapLocalMAD },
-		),
+			}})).Needing(ci.CapLocalMAD).On("direct"),
+		query("mad.no-agent", "SAS-2.1-15", "no management agent is claimed",
+			func(a *ci.CAAttr) { a.Caps &^= ci.CapHardwareSMA | ci.CapLocalMAD }),
 	}
 }
 

@@ -11,56 +11,27 @@ import (
 // Basic returns mutants with faults in opening, queries, protection domains and the creation of queues.
 func Basic() []Mutant {
 	return []Mutant{
-		{Name: "open.any-guid", Area: "open", Breaks: "SAS-2.1-27", Does: "OpenCA opens the adapter for any GUID",
-			Wrap: tap.Layer(ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return anyGUID{ciwrap.HCA{HCA: h}} }})},
-		{Name: "open.zero-guid", Area: "open", Breaks: "CI-OpenCA-01", Does: "OpenCA returns NotFound for GUID zero",
-			Wrap: tap.Layer(ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return zeroGUID{ciwrap.HCA{HCA: h}} }})},
-		{
-			Name:   "query.shared",
-			Area:   "query",
-			Breaks: "CI-QueryCA-03",
-			Does:   "Query returns the same snapshot to all callers",
-			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &oneSnapshot{CA: ciwrap.CA{CA: c}} }}),
-		},
-		{
-			Name:   "query.claims-sl",
-			Area:   "claims",
-			Breaks: "CI-Claims-01",
-			Does:   "the claim of SLForIP is inverted",
-			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return flippedClaim{ciwrap.CA{CA: c}} }}),
-		},
-		{
-			Name:   "pd.destroy-twice",
-			Area:   "pd",
-			Breaks: "CI-DeallocatePD-02",
-			Does:   "a PD can be destroyed more than once",
-			Wrap: tap.Layer(
-				ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return eternalPD{ciwrap.PD{PD: p}} }},
-			),
-		},
-		{
-			Name:   "cq.zero-size",
-			Area:   "cq",
-			Breaks: "CI-CreateCQ-02",
-			Does:   "CreateCQ creates a CQ of one entry for a size of 0",
-			Wrap: tap.Layer(ciwrap.Layer{CQCreate: func(c ci.CQCreate) ci.CQCreate {
+		Of("open.any-guid", "SAS-2.1-27", "OpenCA opens the adapter for any GUID",
+			tap.Layer(ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return anyGUID{ciwrap.HCA{HCA: h}} }})),
+		Of("open.zero-guid", "CI-OpenCA-01", "OpenCA returns NotFound for GUID zero",
+			tap.Layer(ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return zeroGUID{ciwrap.HCA{HCA: h}} }})),
+		Of("query.shared", "CI-QueryCA-03", "Query returns the same snapshot to all callers",
+			tap.CAs(func(c ciwrap.CA) ci.CA { return &oneSnapshot{CA: c} })),
+		Of("query.claims-sl", "CI-Claims-01", "the claim of SLForIP is inverted",
+			tap.CAs(func(c ciwrap.CA) ci.CA { return flippedClaim{c} })),
+		Of("pd.destroy-twice", "CI-DeallocatePD-02", "a PD can be destroyed more than once",
+			tap.PDs(func(p ciwrap.PD) ci.PD { return eternalPD{p} })),
+		Of("cq.zero-size", "CI-CreateCQ-02", "CreateCQ creates a CQ of one entry for a size of 0",
+			tap.Layer(ciwrap.Layer{CQCreate: func(c ci.CQCreate) ci.CQCreate {
 				if c.Size == 0 {
 					c.Size = 1
 				}
 				return c
-			}}),
-		},
-		{
-			Name:   "cq.poll-writes",
-			Area:   "cq",
-			Breaks: "CI-PollCQ-01",
-			Does:   "Poll of an empty CQ clears the first entry",
-			Wrap: tap.Layer(
-				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return scribbler{ciwrap.CQ{CQ: c}} }},
-			),
-		},
-		{Name: "qp.same-number", Area: "qp", Breaks: "CI-CreateQP-02", Does: "every QP reports the number 5",
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return five{ciwrap.QP{QP: q}} }})},
+			}})),
+		Of("cq.poll-writes", "CI-PollCQ-01", "Poll of an empty CQ clears the first entry",
+			tap.CQs(func(c ciwrap.CQ) ci.CQ { return scribbler{c} })),
+		Of("qp.same-number", "CI-CreateQP-02", "every QP reports the number 5",
+			tap.QPs(func(q ciwrap.QP) ci.QP { return five{q} })),
 	}
 }
 

@@ -11,194 +11,93 @@ import (
 // Faults returns mutants with faults in error handling: completions, states, events, flushing, retries.
 func Faults() []Mutant {
 	return []Mutant{
-		{
-			Name:   "fault.local-length",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-01",
-			Does:   "a local protection error is reported as a local length error",
-			Wrap:   status(ci.WCLocalProtErr, ci.WCLocalLenErr),
-		},
-		{
-			Name:   "fault.unregistered",
-			Area:   "fault",
-			Breaks: "SAS-2.3-12",
-			Does:   "a local protection error is reported as a flush",
-			Wrap:   status(ci.WCLocalProtErr, ci.WCFlushErr),
-		},
-		{
-			Name:   "fault.recv-access",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-02",
-			Does:   "a remote operation error is reported as a remote access error",
-			Wrap:   status(ci.WCRemOpErr, ci.WCRemAccessErr),
-		},
-		{
-			Name:   "fault.recv-length",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-03",
-			Does:   "a local length error is reported as a local protection error",
-			Wrap:   status(ci.WCLocalLenErr, ci.WCLocalProtErr),
-		},
-		{
-			Name:   "fault.uc-error",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-04",
-			Does:   "Query returns Error for a UC or UD QP in SQError",
-			Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
+		Of("fault.local-length", "IBTA-9.9-01", "a local protection error is reported as a local length error",
+			status(ci.WCLocalProtErr, ci.WCLocalLenErr)),
+		Of("fault.unregistered", "SAS-2.3-12", "a local protection error is reported as a flush",
+			status(ci.WCLocalProtErr, ci.WCFlushErr)),
+		Of("fault.recv-access", "IBTA-9.9-02", "a remote operation error is reported as a remote access error",
+			status(ci.WCRemOpErr, ci.WCRemAccessErr)),
+		Of("fault.recv-length", "IBTA-9.9-03", "a local length error is reported as a local protection error",
+			status(ci.WCLocalLenErr, ci.WCLocalProtErr)),
+		Of("fault.uc-error", "IBTA-9.9-04", "Query returns Error for a UC or UD QP in SQError",
+			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
 				return worse{ciwrap.QP{QP: q}}
-			}),
-		},
-		{
-			Name:   "fault.access-status",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-05",
-			Does:   "a remote access error is reported as a remote operation error",
-			Wrap:   status(ci.WCRemAccessErr, ci.WCRemOpErr),
-		},
-		{Name: "fault.no-access-event", Area: "fault", Breaks: "IBTA-9.9-05", Does: "the access event is never raised",
-			Wrap: withoutEvent(ci.EventWQAccessError)},
-		{
-			Name:   "fault.no-bounds",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-05",
-			Does:   "regions extend 8 bytes beyond their end",
-			Wrap: tap.Layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
+			})),
+		Of("fault.access-status", "IBTA-9.9-05", "a remote access error is reported as a remote operation error",
+			status(ci.WCRemAccessErr, ci.WCRemOpErr)),
+		Of("fault.no-access-event", "IBTA-9.9-05", "the access event is never raised",
+			withoutEvent(ci.EventWQAccessError)),
+		Of("fault.no-bounds", "IBTA-9.9-05", "regions extend 8 bytes beyond their end",
+			tap.Layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
 				if n := c.Memory.Len(); n == 1024 && c.Length == 0 {
 					c.Memory = ci.Bytes(make([]byte, n+64))
 				}
 				return c
-			}}),
-		},
-		{
-			Name:   "fault.one-domain",
-			Area:   "fault",
-			Breaks: "SAS-2.3-07",
-			Does:   "all regions belong to the first PD",
-			Wrap:   oneDomain,
-		},
-		{
-			Name:   "fault.invalid-status",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-06",
-			Does:   "a remote invalid request is reported as a bad response",
-			Wrap:   status(ci.WCRemInvalidReqErr, ci.WCBadRespErr),
-		},
-		{
-			Name:   "fault.qp-right-status",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-13",
-			Does:   "an operation that the QP does not grant is reported as a remote access error",
-			Wrap:   status(ci.WCRemInvalidReqErr, ci.WCRemAccessErr),
-		},
-		{
-			Name:   "fault.no-request-event",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-13",
-			Does:   "the request event is never raised",
-			Wrap:   withoutEvent(ci.EventWQReqError),
-		},
-		{Name: "fault.rnr-once", Area: "fault", Breaks: "IBTA-9.9-07", Does: "RNRRetry below 7 is taken as 0",
-			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			}})),
+		Of("fault.one-domain", "SAS-2.3-07", "all regions belong to the first PD", oneDomain),
+		Of("fault.invalid-status", "IBTA-9.9-06", "a remote invalid request is reported as a bad response",
+			status(ci.WCRemInvalidReqErr, ci.WCBadRespErr)),
+		Of("fault.qp-right-status", "IBTA-9.9-13",
+			"an operation that the QP does not grant is reported as a remote access error",
+			status(ci.WCRemInvalidReqErr, ci.WCRemAccessErr)),
+		Of("fault.no-request-event", "IBTA-9.9-13", "the request event is never raised",
+			withoutEvent(ci.EventWQReqError)),
+		Of("fault.rnr-once", "IBTA-9.9-07", "RNRRetry below 7 is taken as 0",
+			tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldRNRRetry != 0 && a.RNRRetry < 7 {
 					a.RNRRetry = 0
 				}
-			})},
-		{Name: "fault.rnr-fast", Area: "fault", Breaks: "IBTA-9.9-07", Does: "every RNR timer is the shortest",
-			Wrap: tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.MinRNRTimer = 1 })},
-		{Name: "fault.rnr-seven", Area: "fault", Breaks: "IBTA-9.9-08", Does: "RNRRetry 7 means seven retries",
-			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			})),
+		Of("fault.rnr-fast", "IBTA-9.9-07", "every RNR timer is the shortest",
+			tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.MinRNRTimer = 1 })),
+		Of("fault.rnr-seven", "IBTA-9.9-08", "RNRRetry 7 means seven retries",
+			tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldRNRRetry != 0 && a.RNRRetry == 7 {
 					a.RNRRetry = 6
 				}
-			})},
-		{
-			Name:   "fault.timeout-status",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-09",
-			Does:   "exhausted retries are reported as RNR retries",
-			Wrap:   status(ci.WCTimeoutRetryErr, ci.WCRNRRetryErr),
-		},
-		{
-			Name:   "fault.psn-zero",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-10",
-			Does:   "every connection begins with sequence number 0",
-			Wrap:   tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.SQPSN, a.RQPSN = 0, 0 }),
-		},
-		{
-			Name:   "fault.long-success",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-11",
-			Does:   "a message of more than 2^31 bytes is truncated",
-			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
+			})),
+		Of("fault.timeout-status", "IBTA-9.9-09", "exhausted retries are reported as RNR retries",
+			status(ci.WCTimeoutRetryErr, ci.WCRNRRetryErr)),
+		Of("fault.psn-zero", "IBTA-9.9-10", "every connection begins with sequence number 0",
+			tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.SQPSN, a.RQPSN = 0, 0 })),
+		Of("fault.long-success", "IBTA-9.9-11", "a message of more than 2^31 bytes is truncated",
+			tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				if total(w.SGL) > 1<<31 {
 					w.SGL = nil
 				}
-			}),
-		},
-		{
-			Name:   "fault.flush-lost",
-			Area:   "fault",
-			Breaks: "CI-Flush-01",
-			Does:   "one of seven flushed completions is lost",
-			Wrap:   flushLost,
-		},
-		{
-			Name:   "fault.flush-twice",
-			Area:   "fault",
-			Breaks: "CI-Flush-01",
-			Does:   "one of seven flushed completions is returned twice",
-			Wrap:   flushTwice,
-		},
-		{
-			Name:   "fault.flush-success",
-			Area:   "fault",
-			Breaks: "CI-Flush-01",
-			Does:   "flushed receives are reported as successful",
-			Wrap: tap.Poll(func(wc *ci.WC) {
+			})),
+		Of("fault.flush-lost", "CI-Flush-01", "one of seven flushed completions is lost", flushLost),
+		Of("fault.shared-flush-lost", "CI-Flush-01", "an entry of an SRQ that a QP has taken when it fails is lost",
+			sharedFlushLost).Needing(ci.CapSRQ).By("srq.partial"),
+		Of("fault.flush-twice", "CI-Flush-01", "one of seven flushed completions is returned twice", flushTwice),
+		Of("fault.flush-success", "CI-Flush-01", "flushed receives are reported as successful",
+			tap.Poll(func(wc *ci.WC) {
 				if wc.Status == ci.WCFlushErr && wc.Op.IsRecv() {
 					wc.Status = ci.WCSuccess
 				}
-			}),
-		},
-		{Name: "fault.sends-kept", Area: "fault", Breaks: "CI-Flush-02", Does: "flushed sends cause no completion",
-			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
+			})),
+		Of("fault.sends-kept", "CI-Flush-02", "flushed sends cause no completion",
+			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return sieve{
 					ciwrap.CQ{CQ: c}, func(wc *ci.WC) bool { return wc.Status != ci.WCFlushErr || wc.Op.IsRecv() },
 				}
-			}})},
-		{
-			Name:   "fault.unsignaled-before",
-			Area:   "fault",
-			Breaks: "CI-Flush-03",
-			Does:   "reads completed before an error are reported as flushed",
-			Wrap: tap.Poll(func(wc *ci.WC) {
+			}})),
+		Of("fault.unsignaled-before", "CI-Flush-03", "reads completed before an error are reported as flushed",
+			tap.Poll(func(wc *ci.WC) {
 				if wc.Op == ci.WCRead && wc.Length == 2000 {
 					wc.Status = ci.WCFlushErr
 				}
-			}),
-		},
-		{
-			Name:   "fault.ud-recv-flushed",
-			Area:   "fault",
-			Breaks: "IBTA-9.9-12",
-			Does:   "a receive with a bad segment is reported as flushed",
-			Needs:  ci.CapUC,
-			Wrap: tap.Poll(func(wc *ci.WC) {
+			})),
+		Of("fault.ud-recv-flushed", "IBTA-9.9-12", "a receive with a bad segment is reported as flushed",
+			tap.Poll(func(wc *ci.WC) {
 				if wc.Op.IsRecv() && wc.Status == ci.WCLocalProtErr {
 					wc.Status = ci.WCFlushErr
 				}
-			}),
-		},
-		{
-			Name:   "fault.everybody",
-			Area:   "fault",
-			Breaks: "CI-Event-01",
-			Does:   "an access error raises the event on every QP of the adapter",
-			Wrap:   eventOnAll,
-		},
-		{Name: "impair.no-retry", Area: "impair", Breaks: "IBTA-9.7-10", Does: "nothing is retransmitted",
-			Wrap: tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.RetryCount = 0 })},
+			})).Needing(ci.CapUC),
+		Of("fault.everybody", "CI-Event-01", "an access error raises the event on every QP of the adapter",
+			eventOnAll),
+		Of("impair.no-retry", "IBTA-9.7-10", "nothing is retransmitted",
+			tap.Modify(func(_ ci.QPCreate, _ ci.QPField, a *ci.QPAttr) { a.RetryCount = 0 })),
 	}
 }
 
@@ -263,6 +162,24 @@ func flushLost(h ci.HCA) ci.HCA {
 			return true
 		}}
 	}})
+}
+
+// sharedFlushLost drops the flushed receives of QPs with an SRQ.
+func sharedFlushLost(h ci.HCA) ci.HCA {
+	var shared sync.Map
+	return ciwrap.Wrap(h, ciwrap.Layer{
+		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+			if c.SRQ != nil {
+				shared.Store(q.Num(), true)
+			}
+			return q
+		},
+		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
+			return sieve{ciwrap.CQ{CQ: c}, func(wc *ci.WC) bool {
+				_, isShared := shared.Load(wc.QPN)
+				return !isShared || wc.Status != ci.WCFlushErr || !wc.Op.IsRecv()
+			}}
+		}})
 }
 
 // flushTwice returns every seventh flushed completion a second time from the next Poll.

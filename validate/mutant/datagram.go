@@ -11,44 +11,16 @@ import (
 // Datagram returns mutants with faults in special QPs, multicast and path migration.
 func Datagram() []Mutant {
 	special := func(name, breaks, does string, f func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error)) Mutant {
-		return Mutant{
-			Name:   name,
-			Area:   "special",
-			Breaks: breaks,
-			Does:   does,
-			Needs:  ci.CapSpecialQP,
-			Wrap: tap.Layer(
-				ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return specialist{ciwrap.PD{PD: p}, f} }},
-			),
-		}
+		return Of(name, breaks, does,
+			tap.PDs(func(p ciwrap.PD) ci.PD { return specialist{p, f} })).Needing(ci.CapSpecialQP)
 	}
 	attach := func(name, breaks, does string, f func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error)) Mutant {
-		return Mutant{
-			Name:   name,
-			Area:   "mcast",
-			Breaks: breaks,
-			Does:   does,
-			Needs:  ci.CapMulticast,
-			Wrap: tap.Layer(
-				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return joiner{ciwrap.QP{QP: q}, f} }},
-			),
-		}
+		return Of(name, breaks, does, tap.QPs(func(q ciwrap.QP) ci.QP { return joiner{q, f} })).Needing(ci.CapMulticast)
 	}
 	apm := func(name, breaks, does string, f func(q *modifier, set ci.QPField, a ci.QPAttr) error) Mutant {
-		return Mutant{
-			Name:   name,
-			Area:   "apm",
-			Breaks: breaks,
-			Does:   does,
-			Needs:  ci.CapAPM,
-			Wrap: tap.Layer(
-				ciwrap.Layer{
-					QP: func(q ci.QP, c ci.QPCreate) ci.QP {
-						return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f}
-					},
-				},
-			),
-		}
+		return Of(name, breaks, does, tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+			return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f}
+		}})).Needing(ci.CapAPM)
 	}
 	return []Mutant{
 		special("special.busy-otherwise", "CI-SpecialQP-01", "creating a second QP1 returns InsufficientResources",
@@ -59,28 +31,18 @@ func Datagram() []Mutant {
 				}
 				return q, err
 			}),
-		special(
-			"special.port-zero",
-			"CI-SpecialQP-03",
-			"port 0 is taken as port 1",
+		special("special.port-zero", "CI-SpecialQP-03", "port 0 is taken as port 1",
 			func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
 				return p.CreateSpecialQP(max(port, 1), c)
-			},
-		),
-		special(
-			"special.any-type",
-			"CI-SpecialQP-04",
-			"CreateSpecialQP also creates ordinary QPs",
+			}),
+		special("special.any-type", "CI-SpecialQP-04", "CreateSpecialQP also creates ordinary QPs",
 			func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
 				if c.Type == ci.RC || c.Type == ci.UD {
 					return p.CreateQP(c)
 				}
 				return p.CreateSpecialQP(port, c)
-			},
-		),
-		special(
-			"special.no-most",
-			"CI-SpecialQP-05",
+			}),
+		special("special.no-most", "CI-SpecialQP-05",
 			"a rejected create does not return the sizes that would be granted",
 			func(p ciwrap.PD, port uint8, c ci.QPCreate) (ci.QP, error) {
 				q, err := p.CreateSpecialQP(port, c)
@@ -88,192 +50,90 @@ func Datagram() []Mutant {
 					return nil, &ci.Error{Verb: "PD.CreateSpecialQP", Status: ci.InvalidSetting}
 				}
 				return q, err
-			},
-		),
-		{
-			Name:   "special.no-source",
-			Area:   "special",
-			Breaks: "CI-SpecialQP-06",
-			Does:   "completions of QP1 lack the sender's QPN",
-			Needs:  ci.CapSpecialQP,
-			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
+			}),
+		Of("special.no-source", "CI-SpecialQP-06", "completions of QP1 lack the sender's QPN",
+			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return editor{ciwrap.CQ{CQ: c}, func(w *ci.WC) {
 					if w.QPN == 1 {
 						w.SrcQP = 0
 					}
 				}}
-			}}),
-		},
-		{
-			Name:   "special.open-qkey",
-			Area:   "special",
-			Breaks: "CI-SpecialQP-07",
-			Does:   "a request may contain the well-known Q_Key",
-			Needs:  ci.CapSpecialQP,
-			Wrap: tap.Layer(
-				ciwrap.Layer{
-					QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &privileged{QP: ciwrap.QP{QP: q}, typ: c.Type} },
-				},
-			),
-		},
-		{
-			Name:   "mcast.no-grh",
-			Area:   "mcast",
-			Breaks: "CI-Mcast-01",
-			Does:   "the completion of a datagram with GRH lacks WCGRH",
-			Needs:  ci.CapMulticast,
-			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
+			}})).Needing(ci.CapSpecialQP),
+		Of("special.open-qkey", "CI-SpecialQP-07", "a request may contain the well-known Q_Key", tap.Layer(
+			ciwrap.Layer{
+				QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &privileged{QP: ciwrap.QP{QP: q}, typ: c.Type} }})).
+			Needing(ci.CapSpecialQP),
+		Of("mcast.no-grh", "CI-Mcast-01", "the completion of a datagram with GRH lacks WCGRH",
+			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return editor{ciwrap.CQ{CQ: c}, func(w *ci.WC) { w.Flags &^= ci.WCGRH }}
-			}}),
-		},
-		{
-			Name:   "mcast.never-leaves",
-			Area:   "mcast",
-			Breaks: "CI-Mcast-02",
-			Does:   "a QP leaves its groups only when it is destroyed",
-			Needs:  ci.CapMulticast,
-			Wrap: tap.Layer(
-				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &faithful{QP: ciwrap.QP{QP: q}} }},
-			),
-		},
-		attach(
-			"mcast.type",
-			"CI-Mcast-03",
-			"attaching a connected QP returns InvalidQPState",
+			}})).Needing(ci.CapMulticast),
+		Of("mcast.never-leaves", "CI-Mcast-02", "a QP leaves its groups only when it is destroyed",
+			tap.QPs(func(q ciwrap.QP) ci.QP { return &faithful{QP: q} })).Needing(ci.CapMulticast),
+		attach("mcast.type", "CI-Mcast-03", "attaching a connected QP returns InvalidQPState",
 			func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
 				m, err := q.QP.AttachMcast(c)
 				if ci.StatusOf(err) == ci.InvalidServiceType {
 					return nil, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidQPState}
 				}
 				return m, err
-			},
-		),
-		attach(
-			"mcast.any-gid",
-			"CI-Mcast-04",
-			"attaching a unicast GID returns InvalidParameter",
+			}),
+		attach("mcast.any-gid", "CI-Mcast-04", "attaching a unicast GID returns InvalidParameter",
 			func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
 				m, err := q.QP.AttachMcast(c)
 				if ci.StatusOf(err) == ci.InvalidGID {
 					return nil, &ci.Error{Verb: "QP.AttachMcast", Status: ci.InvalidParameter}
 				}
 				return m, err
-			},
-		),
-		onLink(
-			"direct",
-			attach(
-				"mcast.any-lid",
-				"CI-Mcast-05",
-				"the LID is ignored",
-				func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
-					c.LID = 0xc001
-					return q.QP.AttachMcast(c)
-				},
-			),
-		),
-		{
-			Name:   "mcast.leaves-on-destroy",
-			Area:   "mcast",
-			Breaks: "CI-Mcast-06",
-			Does:   "Destroy of an attached QP detaches it and succeeds",
-			Needs:  ci.CapMulticast,
-			Wrap: tap.Layer(
-				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &leaver{QP: ciwrap.QP{QP: q}} }},
-			),
-		},
-		{
-			Name:   "mcast.one-handle",
-			Area:   "mcast",
-			Breaks: "CI-Mcast-07",
-			Does:   "attaching a QP again returns the existing handle",
-			Needs:  ci.CapMulticast,
-			Wrap: tap.Layer(
-				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &single{QP: ciwrap.QP{QP: q}} }},
-			),
-		},
-		{
-			Name:   "mcast.one-group",
-			Area:   "mcast",
-			Breaks: "CI-Mcast-08",
-			Does:   "a QP always joins its first group",
-			Needs:  ci.CapMulticast,
-			Wrap: tap.Layer(
-				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &narrow{QP: ciwrap.QP{QP: q}} }},
-			),
-		},
-		{
-			Name:   "mcast.stale",
-			Area:   "mcast",
-			Breaks: "CI-Mcast-10",
-			Does:   "a destroyed membership returns InvalidQPHandle",
-			Needs:  ci.CapMulticast,
-			Wrap: tap.Layer(
-				ciwrap.Layer{
-					Mcast: func(m ci.Mcast, _ ci.McastAttach) ci.Mcast { return misnamed{ciwrap.Mcast{Mcast: m}} },
-				},
-			),
-		},
-		apm(
-			"apm.stays-rearm",
-			"CI-APM-01",
-			"Rearm succeeds and has no effect",
+			}),
+		onLink("direct", attach("mcast.any-lid", "CI-Mcast-05", "the LID is ignored",
+			func(q ciwrap.QP, c ci.McastAttach) (ci.Mcast, error) {
+				c.LID = 0xc001
+				return q.QP.AttachMcast(c)
+			})),
+		Of("mcast.leaves-on-destroy", "CI-Mcast-06", "Destroy of an attached QP detaches it and succeeds",
+			tap.QPs(func(q ciwrap.QP) ci.QP { return &leaver{QP: q} })).Needing(ci.CapMulticast),
+		Of("mcast.one-handle", "CI-Mcast-07", "attaching a QP again returns the existing handle",
+			tap.QPs(func(q ciwrap.QP) ci.QP { return &single{QP: q} })).Needing(ci.CapMulticast),
+		Of("mcast.one-group", "CI-Mcast-08", "a QP always joins its first group",
+			tap.QPs(func(q ciwrap.QP) ci.QP { return &narrow{QP: q} })).Needing(ci.CapMulticast),
+		Of("mcast.stale", "CI-Mcast-10", "a destroyed membership returns InvalidQPHandle",
+			tap.Mcasts(func(m ciwrap.Mcast) ci.Mcast { return misnamed{m} })).Needing(ci.CapMulticast),
+		apm("apm.stays-rearm", "CI-APM-01", "Rearm succeeds and has no effect",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if set&ci.QPFieldAPM != 0 && a.APM == ci.APMRearm {
 					set &^= ci.QPFieldAPM
 				}
 				return q.inner(set, a)
-			},
-		),
-		{
-			Name:   "apm.old-primary",
-			Area:   "apm",
-			Breaks: "CI-APM-02",
-			Does:   "Query always returns the first ACK timeout",
-			Needs:  ci.CapAPM,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
+			}),
+		Of("apm.old-primary", "CI-APM-02", "Query always returns the first ACK timeout",
+			tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 				return queryer{ciwrap.QP{QP: q}, func(a *ci.QPAttr) { a.Primary.AckTimeout &^= 1 }}
-			}}),
-		},
-		{Name: "apm.no-event", Area: "apm", Breaks: "CI-APM-03", Does: "a migration causes no event", Needs: ci.CapAPM,
-			Wrap: tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+			}})).Needing(ci.CapAPM),
+		Of("apm.no-event", "CI-APM-03", "a migration causes no event",
+			tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				if e.Type != ci.EventQPAPM {
 					deliver(e)
 				}
-			}})},
-		apm(
-			"apm.any-state",
-			"CI-APM-04",
-			"an invalid migration state returns InvalidParameter",
+			}})).Needing(ci.CapAPM),
+		apm("apm.any-state", "CI-APM-04", "an invalid migration state returns InvalidParameter",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				err := q.inner(set, a)
 				if ci.StatusOf(err) == ci.InvalidAPMState {
 					return &ci.Error{Verb: "QP.Modify", Status: ci.InvalidParameter}
 				}
 				return err
-			},
-		),
-		apm(
-			"apm.port-zero",
-			"CI-APM-05",
-			"port 0 of an alternate path is taken as port 1",
+			}),
+		apm("apm.port-zero", "CI-APM-05", "port 0 of an alternate path is taken as port 1",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				a.Alternate.AV.Port = max(a.Alternate.AV.Port, 1)
 				return q.inner(set, a)
-			},
-		),
-		{
-			Name:   "apm.hidden",
-			Area:   "apm",
-			Breaks: "CI-APM-06",
-			Does:   "Query does not return the alternate path",
-			Needs:  ci.CapAPM,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
+			}),
+		Of("apm.hidden", "CI-APM-06", "Query does not return the alternate path",
+			tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 				return queryer{ciwrap.QP{QP: q}, func(a *ci.QPAttr) { a.Alternate = ci.Path{} }}
-			}}),
-		},
-		{Name: "apm.once", Area: "apm", Breaks: "CI-APM-07", Does: "a QP can be rearmed only once", Needs: ci.CapAPM,
-			Wrap: tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+			}})).Needing(ci.CapAPM),
+		Of("apm.once", "CI-APM-07", "a QP can be rearmed only once",
+			tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 				n := 0
 				return &modifier{
 					QP:  ciwrap.QP{QP: q},
@@ -287,7 +147,7 @@ func Datagram() []Mutant {
 						return q.inner(set, a)
 					},
 				}
-			}})},
+			}})).Needing(ci.CapAPM),
 	}
 }
 

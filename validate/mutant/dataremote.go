@@ -26,54 +26,30 @@ func ofOp(op ci.SendOp, f func(w *ci.SendWR)) func(ci.HCA) ci.HCA {
 
 func rdmaMutants() []Mutant {
 	return []Mutant{
-		{
-			Name:   "rdma.write-short",
-			Area:   "rdma",
-			Breaks: "IBTA-9.4-01",
-			Does:   "a write of more than 1024 bytes loses its last byte",
-			Wrap: ofOp(ci.OpWrite, func(w *ci.SendWR) {
+		Of("rdma.write-short", "IBTA-9.4-01", "a write of more than 1024 bytes loses its last byte",
+			ofOp(ci.OpWrite, func(w *ci.SendWR) {
 				if total(w.SGL) > 1024 {
 					shorten(w.SGL)
 				}
-			}),
-		},
-		{Name: "rdma.write-takes-receive", Area: "rdma", Breaks: "IBTA-9.4-02", Does: "every write takes a receive",
-			Wrap: ofOp(ci.OpWrite, func(w *ci.SendWR) { w.Flags |= ci.SendImmediate })},
-		{
-			Name:   "rdma.write-imm-length",
-			Area:   "rdma",
-			Breaks: "IBTA-9.4-03",
-			Does:   "the completion of a receive taken by a write with immediate has length 0",
-			Wrap: tap.Poll(func(wc *ci.WC) {
+			})),
+		Of("rdma.write-takes-receive", "IBTA-9.4-02", "every write takes a receive",
+			ofOp(ci.OpWrite, func(w *ci.SendWR) { w.Flags |= ci.SendImmediate })),
+		Of("rdma.write-imm-length", "IBTA-9.4-03",
+			"the completion of a receive taken by a write with immediate has length 0", tap.Poll(func(wc *ci.WC) {
 				if wc.Status == ci.WCSuccess && wc.Op == ci.WCRecvWrite {
 					wc.Length = 0
 				}
-			}),
-		},
-		{
-			Name:   "rdma.read-short",
-			Area:   "rdma",
-			Breaks: "IBTA-9.4-04",
-			Does:   "a read of more than 1024 bytes loses its last byte",
-			Wrap: ofOp(ci.OpRead, func(w *ci.SendWR) {
+			})),
+		Of("rdma.read-short", "IBTA-9.4-04", "a read of more than 1024 bytes loses its last byte",
+			ofOp(ci.OpRead, func(w *ci.SendWR) {
 				if total(w.SGL) > 1024 {
 					shorten(w.SGL)
 				}
-			}),
-		},
-		{
-			Name:   "rdma.read-scatter-reversed",
-			Area:   "rdma",
-			Breaks: "IBTA-9.4-05",
-			Does:   "segments of a read are filled in reverse order",
-			Wrap:   ofOp(ci.OpRead, func(w *ci.SendWR) { slices.Reverse(w.SGL) }),
-		},
-		{
-			Name:   "rdma.read-depth-refused",
-			Area:   "rdma",
-			Breaks: "IBTA-9.4-06",
-			Does:   "a list of more reads than the initiator depth is rejected",
-			Wrap: tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
+			})),
+		Of("rdma.read-scatter-reversed", "IBTA-9.4-05", "segments of a read are filled in reverse order",
+			ofOp(ci.OpRead, func(w *ci.SendWR) { slices.Reverse(w.SGL) })),
+		Of("rdma.read-depth-refused", "IBTA-9.4-06", "a list of more reads than the initiator depth is rejected",
+			tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				a, err := q.Query()
 				reads := 0
 				for i := range wrs {
@@ -89,77 +65,39 @@ func rdmaMutants() []Mutant {
 					}
 				}
 				return q.PostSend(wrs)
-			}),
-		},
-		{
-			Name:   "rdma.zero-checked",
-			Area:   "rdma",
-			Breaks: "IBTA-9.4-07",
-			Does:   "the key of a write of no bytes is checked, because one byte is written",
-			Wrap:   zeroChecked,
-		},
-		{
-			Name:   "rdma.write-behind-send",
-			Area:   "rdma",
-			Breaks: "IBTA-9.5-01",
-			Does:   "sends of a list overtake its writes",
-			Wrap:   lateWrites(),
-		},
-		{
-			Name:   "rdma.writes-reversed",
-			Area:   "rdma",
-			Breaks: "IBTA-9.5-02",
-			Does:   "writes of a list are executed in reverse order",
-			Wrap: tap.Sends(func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+			})),
+		Of("rdma.zero-checked", "IBTA-9.4-07",
+			"the key of a write of no bytes is checked, because one byte is written", zeroChecked),
+		Of("rdma.write-behind-send", "IBTA-9.5-01", "sends of a list overtake its writes", lateWrites()),
+		Of("rdma.writes-reversed", "IBTA-9.5-02", "writes of a list are executed in reverse order",
+			tap.Sends(func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 				if !slices.ContainsFunc(wrs, func(w ci.SendWR) bool { return w.Op != ci.OpWrite }) {
 					for i, j := 0, len(wrs)-1; i < j; i, j = i+1, j-1 {
 						wrs[i].SGL, wrs[j].SGL = wrs[j].SGL, wrs[i].SGL
 					}
 				}
 				return wrs
-			}),
-		},
-		{
-			Name:   "rdma.read-before-write",
-			Area:   "rdma",
-			Breaks: "IBTA-9.5-03",
-			Does:   "reads of a list overtake its writes",
-			Wrap:   tap.Sends(readsFirst),
-		},
-		{
-			Name:   "rdma.last-word-first",
-			Area:   "rdma",
-			Breaks: "CI-Memory-01",
-			Does:   "the last word of a long write is written before the rest, which waits for a poll",
-			Wrap:   lastWordFirst(),
-		},
-		{Name: "rdma.all-rights", Area: "rdma", Breaks: "IBTA-9.9-13", Does: "every QP grants all rights",
-			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			})),
+		Of("rdma.read-before-write", "IBTA-9.5-03", "reads of a list overtake its writes", tap.Sends(readsFirst)),
+		Of("rdma.last-word-first", "CI-Memory-01",
+			"the last word of a long write is written before the rest, which waits for a poll", lastWordFirst()),
+		Of("rdma.all-rights", "IBTA-9.9-13", "every QP grants all rights",
+			tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldAccess != 0 {
 					a.Access |= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
 				}
-			})},
-		{
-			Name:   "rdma.region-rights",
-			Area:   "rdma",
-			Breaks: "CI-Rights-02",
-			Does:   "every region grants all remote rights",
-			Wrap: tap.Layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
+			})),
+		Of("rdma.region-rights", "CI-Rights-02", "every region grants all remote rights",
+			tap.Layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
 				c.Access |= ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite
 				return c
-			}}),
-		},
-		{
-			Name:   "rdma.needs-read",
-			Area:   "rdma",
-			Breaks: "CI-Rights-01",
-			Does:   "a QP that does not grant reading grants nothing",
-			Wrap: tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			}})),
+		Of("rdma.needs-read", "CI-Rights-01", "a QP that does not grant reading grants nothing",
+			tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if set&ci.QPFieldAccess != 0 && a.Access&ci.RemoteRead == 0 {
 					a.Access = 0
 				}
-			}),
-		},
+			})),
 	}
 }
 
@@ -175,13 +113,11 @@ func readsFirst(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
 
 // lateWrites keeps the writes of a list of several requests until the send CQ is polled.
 func lateWrites() func(ci.HCA) ci.HCA {
-	return tap.Layer(ciwrap.Layer{
-		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &lateCQ{CQ: ciwrap.CQ{CQ: c}} },
+	return tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &lateCQ{CQ: ciwrap.CQ{CQ: c}} },
 		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 			cq, _ := ci.As[*lateCQ](c.SendCQ)
 			return lateWriter{lateQP{ciwrap.QP{QP: q}, cq}}
-		},
-	})
+		}})
 }
 
 type lateWriter struct{ lateQP }
@@ -201,13 +137,11 @@ func (l lateWriter) PostSend(wrs []ci.SendWR) (int, error) {
 
 // lastWordFirst writes the last 8 bytes of a write at once, and the rest when the send CQ is polled.
 func lastWordFirst() func(ci.HCA) ci.HCA {
-	return tap.Layer(ciwrap.Layer{
-		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &lateCQ{CQ: ciwrap.CQ{CQ: c}} },
+	return tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &lateCQ{CQ: ciwrap.CQ{CQ: c}} },
 		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 			cq, _ := ci.As[*lateCQ](c.SendCQ)
 			return endWriter{lateQP{ciwrap.QP{QP: q}, cq}}
-		},
-	})
+		}})
 }
 
 type endWriter struct{ lateQP }
@@ -254,71 +188,30 @@ func zeroChecked(h ci.HCA) ci.HCA {
 
 func atomicMutants() []Mutant {
 	return []Mutant{
-		{Name: "atomic.cas-never", Area: "atomic", Breaks: "IBTA-9.4-10", Does: "a compare-and-swap never swaps",
-			Wrap: ofOp(ci.OpCompareSwap, func(w *ci.SendWR) { w.Atomic.Swap = w.Atomic.Compare })},
-		{
-			Name:   "atomic.cas-32",
-			Area:   "atomic",
-			Breaks: "IBTA-9.4-10",
-			Does:   "only the lower half of the new value is stored",
-			Wrap:   ofOp(ci.OpCompareSwap, func(w *ci.SendWR) { w.Atomic.Swap &= 1<<32 - 1 }),
-		},
-		{
-			Name:   "atomic.faa-32",
-			Area:   "atomic",
-			Breaks: "IBTA-9.4-11",
-			Does:   "only the lower half of the addend is added",
-			Wrap:   ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Atomic.Compare &= 1<<32 - 1 }),
-		},
-		{
-			Name:   "atomic.lost",
-			Area:   "atomic",
-			Breaks: "IBTA-9.4-12",
-			Does:   "one of 32 additions is lost",
-			Wrap:   lostAdds,
-		},
-		{
-			Name:   "atomic.network-order",
-			Area:   "atomic",
-			Breaks: "CI-Atomic-01",
-			Does:   "operands are read in network byte order",
-			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
-				w.Atomic.Compare, w.Atomic.Swap = bits.ReverseBytes64(
-					w.Atomic.Compare,
-				), bits.ReverseBytes64(
-					w.Atomic.Swap,
-				)
-			}),
-		},
-		{
-			Name:   "atomic.rounded",
-			Area:   "atomic",
-			Breaks: "IBTA-9.4-13",
-			Does:   "a misaligned atomic is executed on the word that contains its address",
-			Wrap:   ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Remote.Addr &^= 7 }),
-		},
-		{Name: "atomic.length-0", Area: "atomic", Breaks: "CI-Atomic-03", Does: "completions of atomics have length 0",
-			Wrap: tap.Poll(func(wc *ci.WC) {
-				if wc.Op == ci.WCFetchAdd || wc.Op == ci.WCCompareSwap {
-					wc.Length = 0
-				}
-			})},
-		{
-			Name:   "atomic.before-write",
-			Area:   "atomic",
-			Breaks: "IBTA-9.4-14",
-			Does:   "an atomic overtakes the write before it",
-			Wrap:   tap.Sends(atomicsFirst),
-		},
-		{
-			Name:   "atomic.twice",
-			Area:   "atomic",
-			Breaks: "IBTA-9.7-12",
-			Does:   "the 40th atomic of a QP is executed twice, like a duplicate request",
-			Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
+		Of("atomic.cas-never", "IBTA-9.4-10", "a compare-and-swap never swaps",
+			ofOp(ci.OpCompareSwap, func(w *ci.SendWR) { w.Atomic.Swap = w.Atomic.Compare })),
+		Of("atomic.cas-32", "IBTA-9.4-10", "only the lower half of the new value is stored",
+			ofOp(ci.OpCompareSwap, func(w *ci.SendWR) { w.Atomic.Swap &= 1<<32 - 1 })),
+		Of("atomic.faa-32", "IBTA-9.4-11", "only the lower half of the addend is added",
+			ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Atomic.Compare &= 1<<32 - 1 })),
+		Of("atomic.lost", "IBTA-9.4-12", "one of 32 additions is lost", lostAdds),
+		Of("atomic.network-order", "CI-Atomic-01", "operands are read in network byte order",
+			tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
+				w.Atomic.Compare = bits.ReverseBytes64(w.Atomic.Compare)
+				w.Atomic.Swap = bits.ReverseBytes64(w.Atomic.Swap)
+			})),
+		Of("atomic.rounded", "IBTA-9.4-13", "a misaligned atomic is executed on the word that contains its address",
+			ofOp(ci.OpFetchAdd, func(w *ci.SendWR) { w.Remote.Addr &^= 7 })),
+		Of("atomic.length-0", "CI-Atomic-03", "completions of atomics have length 0", tap.Poll(func(wc *ci.WC) {
+			if wc.Op == ci.WCFetchAdd || wc.Op == ci.WCCompareSwap {
+				wc.Length = 0
+			}
+		})),
+		Of("atomic.before-write", "IBTA-9.4-14", "an atomic overtakes the write before it", tap.Sends(atomicsFirst)),
+		Of("atomic.twice", "IBTA-9.7-12", "the 40th atomic of a QP is executed twice, like a duplicate request",
+			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
 				return &doubler{QP: ciwrap.QP{QP: q}}
-			}),
-		},
+			})),
 	}
 }
 
@@ -369,84 +262,41 @@ func ucMutants() []Mutant {
 		})
 	}
 	return []Mutant{
-		{
-			Name:   "uc.packet-short",
-			Area:   "uc",
-			Breaks: "IBTA-9.8-01",
-			Does:   "a UC message of more than one packet loses its last byte",
-			Needs:  ci.CapUC,
-			Wrap: ofUC(func(w *ci.SendWR) {
+		Of("uc.packet-short", "IBTA-9.8-01", "a UC message of more than one packet loses its last byte",
+			ofUC(func(w *ci.SendWR) {
 				if w.Op == ci.OpSend && total(w.SGL) > 1024 {
 					shorten(w.SGL)
 				}
-			}),
-		},
-		{
-			Name:   "uc.write-elsewhere",
-			Area:   "uc",
-			Breaks: "IBTA-9.8-02",
-			Does:   "a UC write is placed one byte too high",
-			Needs:  ci.CapUC,
-			Wrap: ofUC(func(w *ci.SendWR) {
-				if w.Op == ci.OpWrite {
-					w.Remote.Addr++
-				}
-			}),
-		},
-		{
-			Name:   "uc.drop-fails",
-			Area:   "uc",
-			Breaks: "IBTA-9.8-03",
-			Does:   "a UC write takes the QP to Error after it has completed",
-			Needs:  ci.CapUC,
-			Wrap: tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
+			})).Needing(ci.CapUC),
+		Of("uc.write-elsewhere", "IBTA-9.8-02", "a UC write is placed one byte too high", ofUC(func(w *ci.SendWR) {
+			if w.Op == ci.OpWrite {
+				w.Remote.Addr++
+			}
+		})).Needing(ci.CapUC),
+		Of("uc.drop-fails", "IBTA-9.8-03", "a UC write takes the QP to Error after it has completed",
+			tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				if c.Type == ci.UC && len(wrs) == 1 && wrs[0].Op == ci.OpWrite {
 					_ = q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError})
 				}
 				return n, err
-			}),
-		},
-		{
-			Name:   "uc.all-rights",
-			Area:   "uc",
-			Breaks: "IBTA-9.8-03",
-			Does:   "every UC QP grants remote writes",
-			Needs:  ci.CapUC,
-			Wrap: tap.Modify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+			})).Needing(ci.CapUC),
+		Of("uc.all-rights", "IBTA-9.8-03", "every UC QP grants remote writes",
+			tap.Modify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				if c.Type == ci.UC && set&ci.QPFieldAccess != 0 {
 					a.Access |= ci.RemoteWrite
 				}
-			}),
-		},
-		{
-			Name:   "uc.drop-takes-receive",
-			Area:   "uc",
-			Breaks: "IBTA-9.8-04",
-			Does:   "a dropped UC write with immediate takes a receive",
-			Needs:  ci.CapUC,
-			Wrap: ofUC(func(w *ci.SendWR) {
+			})).Needing(ci.CapUC),
+		Of("uc.drop-takes-receive", "IBTA-9.8-04", "a dropped UC write with immediate takes a receive",
+			ofUC(func(w *ci.SendWR) {
 				if w.Op == ci.OpWrite && w.Flags&ci.SendImmediate != 0 {
 					w.Op, w.SGL = ci.OpSend, nil
 				}
-			}),
-		},
-		{
-			Name:   "uc.damaged",
-			Area:   "uc",
-			Breaks: "IBTA-9.8-20",
-			Does:   "one of 16 UC messages arrives with wrong bytes",
-			Needs:  ci.CapUC,
-			Wrap:   damaged(ci.UC),
-		},
-		{
-			Name:   "uc.order",
-			Area:   "uc",
-			Breaks: "IBTA-9.8-05",
-			Does:   "every second UC message has the bytes of another message",
-			Needs:  ci.CapUC,
-			Wrap:   ucSwapped,
-		},
+			})).Needing(ci.CapUC),
+		Of("uc.damaged", "IBTA-9.8-20", "one of 16 UC messages arrives with wrong bytes",
+			damaged(ci.UC)).Needing(ci.CapUC),
+		Of("uc.order", "IBTA-9.8-05", "every second UC message has the bytes of another message", ucSwapped).
+			Needing(ci.CapUC),
 	}
 }
 
@@ -485,95 +335,54 @@ func udMutants() []Mutant {
 		})
 	}
 	list := []Mutant{
-		{
-			Name:   "ud.damaged",
-			Breaks: "IBTA-9.8-21",
-			Does:   "one of 16 datagrams arrives with wrong bytes",
-			Wrap:   damaged(ci.UD),
-		},
-		{
-			Name:   "ud.length",
-			Breaks: "IBTA-9.8-10",
-			Does:   "the length of a datagram does not include the 40 bytes of the GRH",
-			Wrap:   received(func(wc *ci.WC) { wc.Length -= 40 }),
-		},
-		{
-			Name:   "ud.no-grh-flag",
-			Breaks: "IBTA-9.8-11",
-			Does:   "WCGRH is never set",
-			Wrap:   tap.Poll(func(wc *ci.WC) { wc.Flags &^= ci.WCGRH }),
-		},
-		{
-			Name:   "ud.grh-flag-turned",
-			Breaks: "IBTA-9.8-11",
-			Does:   "WCGRH is set if there is no GRH, and clear if there is one",
-			Wrap:   received(func(wc *ci.WC) { wc.Flags ^= ci.WCGRH }),
-		},
-		{
-			Name:   "ud.source-qp",
-			Breaks: "IBTA-9.8-12",
-			Does:   "the source QPN of a datagram is the receiver's own",
-			Wrap:   received(func(wc *ci.WC) { wc.SrcQP = wc.QPN }),
-		},
-		{Name: "ud.any-qkey", Breaks: "IBTA-9.8-13", Does: "Q_Keys are not compared",
-			Wrap: tap.Both(
-				tap.Modify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
-					if isUD(c) && set&ci.QPFieldQKey != 0 {
-						a.QKey = 1
-					}
-				}),
-				tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
-					if isUD(c) {
-						w.To.QKey = 1
-					}
-				}))},
-		{
-			Name:   "ud.privileged-qkey",
-			Breaks: "IBTA-9.8-14",
-			Does:   "a Q_Key with the high bit set is sent without it",
-			Wrap:   tap.Send(func(c ci.QPCreate, w *ci.SendWR) { w.To.QKey &^= 1 << 31 }),
-		},
-		{Name: "ud.qkey-counter", Breaks: "IBTA-9.8-15", Does: "wrong Q_Keys are not counted", Needs: ci.CapQKeyCounter,
-			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return uncounted{ciwrap.CA{CA: c}} }})},
-		{
-			Name:   "ud.cut",
-			Breaks: "IBTA-9.8-16",
-			Does:   "a datagram longer than the MTU is truncated",
-			Wrap: tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
+		Of("ud.damaged", "IBTA-9.8-21", "one of 16 datagrams arrives with wrong bytes", damaged(ci.UD)),
+		Of("ud.length", "IBTA-9.8-10", "the length of a datagram does not include the 40 bytes of the GRH",
+			received(func(wc *ci.WC) { wc.Length -= 40 })),
+		Of("ud.no-grh-flag", "IBTA-9.8-11", "WCGRH is never set",
+			tap.Poll(func(wc *ci.WC) { wc.Flags &^= ci.WCGRH })),
+		Of("ud.grh-flag-turned", "IBTA-9.8-11", "WCGRH is set if there is no GRH, and clear if there is one",
+			received(func(wc *ci.WC) { wc.Flags ^= ci.WCGRH })),
+		Of("ud.source-qp", "IBTA-9.8-12", "the source QPN of a datagram is the receiver's own",
+			received(func(wc *ci.WC) { wc.SrcQP = wc.QPN })),
+		Of("ud.any-qkey", "IBTA-9.8-13", "Q_Keys are not compared", tap.Both(
+			tap.Modify(func(c ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
+				if isUD(c) && set&ci.QPFieldQKey != 0 {
+					a.QKey = 1
+				}
+			}),
+			tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
+				if isUD(c) {
+					w.To.QKey = 1
+				}
+			}))),
+		Of("ud.privileged-qkey", "IBTA-9.8-14", "a Q_Key with the high bit set is sent without it",
+			tap.Send(func(c ci.QPCreate, w *ci.SendWR) { w.To.QKey &^= 1 << 31 })),
+		Of("ud.qkey-counter", "IBTA-9.8-15", "wrong Q_Keys are not counted",
+			tap.CAs(func(c ciwrap.CA) ci.CA { return uncounted{c} })).Needing(ci.CapQKeyCounter),
+		Of("ud.cut", "IBTA-9.8-16", "a datagram longer than the MTU is truncated",
+			tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
 				if isUD(c) && total(w.SGL) == 1025 {
 					shorten(w.SGL)
 				}
-			}),
-		},
-		{
-			Name:   "ud.last-receive-waits",
-			Breaks: "IBTA-9.8-17",
-			Does:   "a receive too short for a datagram ends in a protection error",
-			Wrap: received(func(wc *ci.WC) {
+			})),
+		Of("ud.last-receive-waits", "IBTA-9.8-17", "a receive too short for a datagram ends in a protection error",
+			received(func(wc *ci.WC) {
 				if wc.Length == 50 {
 					wc.Status = ci.WCLocalProtErr
 				}
-			}),
-		},
-		{Name: "ud.no-immediate", Breaks: "IBTA-9.8-18", Does: "datagrams lose their immediate data",
-			Wrap: tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
+			})),
+		Of("ud.no-immediate", "IBTA-9.8-18", "datagrams lose their immediate data",
+			tap.Send(func(c ci.QPCreate, w *ci.SendWR) {
 				if isUD(c) {
 					w.Flags &^= ci.SendImmediate
 				}
-			})},
-		{Name: "ud.av-frozen", Breaks: "CI-ModifyAV-01", Does: "AV.Modify has no effect",
-			Wrap: tap.Layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return frozenAV{ciwrap.AV{AV: a}} }})},
-		{
-			Name:   "ud.av-dropped",
-			Breaks: "CI-PostSend-07",
-			Does:   "a datagram without a usable AV is dropped, and success is returned",
-			Wrap:   answers(ci.InvalidAVHandle, ci.Success),
-		},
-		{
-			Name:   "ud.av-any-pd",
-			Breaks: "CI-PostSend-08",
-			Does:   "an AV of any PD is accepted",
-			Wrap: tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
+			})),
+		Of("ud.av-frozen", "CI-ModifyAV-01", "AV.Modify has no effect",
+			tap.AVs(func(a ciwrap.AV) ci.AV { return frozenAV{a} })),
+		Of("ud.av-dropped", "CI-PostSend-07", "a datagram without a usable AV is dropped, and success is returned",
+			answers(ci.InvalidAVHandle, ci.Success)),
+		Of("ud.av-any-pd", "CI-PostSend-08", "an AV of any PD is accepted",
+			tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
 				n, err := q.PostSend(wrs)
 				if !isUD(c) || n == len(wrs) || ci.StatusOf(err) != ci.InvalidAVHandle || wrs[n].To.AV == nil {
 					return n, err
@@ -592,27 +401,15 @@ func udMutants() []Mutant {
 				k, err := q.PostSend(one)
 				_ = av.Destroy() // the reference HCA has sent the datagram already
 				return n + k, err
-			}),
-		},
-		{
-			Name:   "ud.av-any-port",
-			Breaks: "CI-CreateAV-01",
-			Does:   "an AV for a port that does not exist is created for port 1",
-			Wrap: tap.Layer(
-				ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return portlessPD{ciwrap.PD{PD: p}} }},
-			),
-		},
-		{Name: "ud.av-eternal", Breaks: "CI-DestroyAV-01", Does: "an AV can be destroyed more than once",
-			Wrap: tap.Layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return eternalAV{ciwrap.AV{AV: a}} }})},
-		{
-			Name:   "ud.av-unchecked",
-			Breaks: "CI-CreateAV-02",
-			Does:   "a send with an unusable AV completes with a protection error",
-			Wrap:   status(ci.WCLocalOpErr, ci.WCLocalProtErr),
-		},
+			})),
+		Of("ud.av-any-port", "CI-CreateAV-01", "an AV for a port that does not exist is created for port 1",
+			tap.PDs(func(p ciwrap.PD) ci.PD { return portlessPD{p} })),
+		Of("ud.av-eternal", "CI-DestroyAV-01", "an AV can be destroyed more than once",
+			tap.AVs(func(a ciwrap.AV) ci.AV { return eternalAV{a} })),
+		Of("ud.av-unchecked", "CI-CreateAV-02", "a send with an unusable AV completes with a protection error",
+			status(ci.WCLocalOpErr, ci.WCLocalProtErr)),
 	}
 	for i := range list {
-		list[i].Area = "ud"
 		list[i].Needs |= ci.CapUD | ci.CapAV
 	}
 	return list

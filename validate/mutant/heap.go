@@ -11,13 +11,11 @@ import (
 // Heap returns mutants that keep memory of destroyed objects. Counts of objects do not show this.
 func Heap() []Mutant {
 	kept := func(name, what string, needs ci.Caps, l func(keep func()) ciwrap.Layer) Mutant {
-		return Mutant{
-			Name: "heap." + name, Area: "teardown", Breaks: "CI-Teardown-10", Needs: needs,
-			Does: "64 bytes of the heap are leaked for each " + what, Wrap: func(h ci.HCA) ci.HCA {
+		return Of("heap."+name, "CI-Teardown-10", "64 bytes of the heap are leaked for each "+what,
+			func(h ci.HCA) ci.HCA {
 				r := new(remains)
 				return ciwrap.Wrap(h, l(r.add))
-			},
-		}
+			}).Needing(needs)
 	}
 	return []Mutant{
 		kept("pd", "PD", 0, func(keep func()) ciwrap.Layer {

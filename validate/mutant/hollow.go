@@ -21,34 +21,20 @@ func Hollow() []Mutant {
 	var out []Mutant
 	for bit := ci.Caps(1); bit <= validate.AllCaps; bit <<= 1 {
 		name := validate.CapNames(bit)
-		out = append(out, Mutant{
-			Name:   "claims.hollow-" + strings.ToLower(name),
-			Area:   "claims",
-			Breaks: "CI-Claims-04",
-			Does:   name + " is claimed but not implemented",
-			Hollow: bit,
-			Link:   hollowAt[bit],
-			Wrap:   HollowClaims(bit),
-		})
+		out = append(out, Of("claims.hollow-"+strings.ToLower(name), "CI-Claims-04",
+			name+" is claimed but not implemented", HollowClaims(bit)).On(hollowAt[bit]).Claiming(bit))
 	}
 	const lacking = ci.CapRD | ci.CapRawIPv6 | ci.CapRawEther | ci.CapRawMulticast | ci.CapLSO | ci.CapIPChecksum |
 		ci.CapModifyWRDepth | ci.CapUser | ci.CapVendorCall | ci.CapSLForIP
-	return append(out, Mutant{
-		Name:   "claims.hollow-all",
-		Area:   "claims",
-		Breaks: "CI-Claims-04",
-		Does: "RD, raw QPs, raw multicast, LSO, checksums, WR depth, user mode, vendor calls and SL lookup " +
-			"are claimed but not implemented",
-		Hollow: lacking,
-		Wrap:   HollowClaims(lacking),
-	})
+	return append(out, Of("claims.hollow-all", "CI-Claims-04",
+		"RD, raw QPs, raw multicast, LSO, checksums, WR depth, user mode, vendor calls and SL lookup "+
+			"are claimed but not implemented", HollowClaims(lacking)).Claiming(lacking))
 }
 
 // HollowClaims returns a wrapper that claims the capabilities and removes their implementation. Their verbs return
 // InvalidParameter, and they have no effect on other verbs.
 func HollowClaims(bits ci.Caps) func(ci.HCA) ci.HCA {
-	return tap.Layer(ciwrap.Layer{
-		CA:  func(c ci.CA) ci.CA { return hollowCA{ciwrap.CA{CA: c}, bits} },
+	return tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return hollowCA{ciwrap.CA{CA: c}, bits} },
 		PD:  func(p ci.PD, _ ci.PDType) ci.PD { return hollowPD{ciwrap.PD{PD: p}, bits} },
 		CQ:  func(c ci.CQ, _ ci.CQCreate) ci.CQ { return hollowCQ{ciwrap.CQ{CQ: c}, bits} },
 		QP:  func(q ci.QP, _ ci.QPCreate) ci.QP { return hollowQP{ciwrap.QP{QP: q}, bits} },
@@ -59,8 +45,7 @@ func HollowClaims(bits ci.Caps) func(ci.HCA) ci.HCA {
 			if e.Type != ci.EventPortActive || !bits.Has(ci.CapPortActiveEvent) {
 				deliver(e)
 			}
-		},
-	})
+		}})
 }
 
 // nothingBehind returns the error of a verb that is claimed but not implemented.

@@ -14,18 +14,12 @@ import (
 // because of a lock, but not with the processor.
 func HostAtomics() []Mutant {
 	split := func(name, does string, op ci.SendOp) Mutant {
-		return Mutant{
-			Name:   "atomic." + name,
-			Area:   "atomic",
-			Breaks: "CI-Atomic-02",
-			Does:   does,
-			Target: func(t *validate.Target) {
-				s := &splitAtomics{op: op, regions: map[ci.Key]storage{}}
-				for i, h := range t.HCAs {
-					t.HCAs[i] = s.over(h)
-				}
-			},
-		}
+		return Of("atomic."+name, "CI-Atomic-02", does, nil).Changing(func(t *validate.Target) {
+			s := &splitAtomics{op: op, regions: map[ci.Key]storage{}}
+			for i, h := range t.HCAs {
+				t.HCAs[i] = s.over(h)
+			}
+		})
 	}
 	return []Mutant{
 		split("host-add", "a fetch-and-add is not atomic with the processor", ci.OpFetchAdd),

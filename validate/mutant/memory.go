@@ -13,185 +13,96 @@ import (
 // Memory returns mutants with faults in regions of every kind.
 func Memory() []Mutant {
 	create := func(name, breaks, does string, f func(ci.MRCreate) ci.MRCreate) Mutant {
-		return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{MRCreate: f})}
+		return Of(name, breaks, does, tap.Layer(ciwrap.Layer{MRCreate: f}))
 	}
 	region := func(name, breaks, does string, needs ci.Caps, f func(in ci.MR, o ciwrap.MROrigin) ci.MR) Mutant {
-		return Mutant{
-			Name:   name,
-			Area:   "mr",
-			Breaks: breaks,
-			Does:   does,
-			Needs:  needs,
-			Wrap:   tap.Layer(ciwrap.Layer{MR: f}),
-		}
+		return Of(name, breaks, does, tap.Layer(ciwrap.Layer{MR: f})).Needing(needs)
 	}
 	domain := func(name, breaks, does string, needs ci.Caps, f func(in ciwrap.PD) ci.PD) Mutant {
-		return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Needs: needs,
-			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return f(ciwrap.PD{PD: p}) }})}
+		return Of(name, breaks, does,
+			tap.PDs(f)).Needing(needs)
 	}
 	return []Mutant{
-		create(
-			"mr.permits-all",
-			"CI-RegisterMR-02",
-			"remote write implies local write",
+		create("mr.permits-all", "CI-RegisterMR-02", "remote write implies local write",
 			func(c ci.MRCreate) ci.MRCreate {
 				if c.Access&ci.RemoteWrite != 0 {
 					c.Access |= ci.LocalWrite
 				}
 				return c
-			},
-		),
-		create(
-			"mr.read-is-write",
-			"CI-RegisterMR-03",
-			"remote read implies remote write",
+			}),
+		create("mr.read-is-write", "CI-RegisterMR-03", "remote read implies remote write",
 			func(c ci.MRCreate) ci.MRCreate {
 				if c.Access&ci.RemoteRead != 0 {
 					c.Access |= ci.LocalWrite | ci.RemoteWrite
 				}
 				return c
-			},
-		),
-		create(
-			"mr.always-writable",
-			"CI-RegisterMR-08",
-			"every region has local write",
+			}),
+		create("mr.always-writable", "CI-RegisterMR-08", "every region has local write",
 			func(c ci.MRCreate) ci.MRCreate {
 				if c.Access&(ci.RemoteWrite|ci.RemoteAtomic) == 0 {
 					c.Access |= ci.LocalWrite
 				}
 				return c
-			},
-		),
+			}),
 		create("mr.ignores-fault", "CI-RegisterMR-11", "errors of memory are ignored", func(c ci.MRCreate) ci.MRCreate {
 			if c.Memory != nil && c.Memory.Len() > 0 && c.Memory.Slice(0, 1) == nil {
 				c.Memory = deafMemory{c.Memory}
 			}
 			return c
 		}),
-		create(
-			"mr.own-address", "CI-RegisterMR-04", "a requested address is ignored",
-			func(c ci.MRCreate) ci.MRCreate { c.IOVA = 0; return c },
-		),
-		create(
-			"mr.straight-address",
-			"CI-RegisterMR-04",
-			"a requested address with a different offset in the page is corrected",
-			func(c ci.MRCreate) ci.MRCreate {
+		create("mr.own-address", "CI-RegisterMR-04", "a requested address is ignored",
+			func(c ci.MRCreate) ci.MRCreate { c.IOVA = 0; return c }),
+		create("mr.straight-address", "CI-RegisterMR-04",
+			"a requested address with a different offset in the page is corrected", func(c ci.MRCreate) ci.MRCreate {
 				if c.IOVA != 0 && c.Memory != nil {
 					c.IOVA = c.IOVA&^4095 | (c.Memory.Addr()+c.Offset)&4095
 				}
 				return c
-			},
-		),
-		create(
-			"mr.not-zero-based", "CI-RegisterMR-05", "ZeroBased is ignored",
-			func(c ci.MRCreate) ci.MRCreate { c.Access &^= ci.ZeroBased; return c },
-		),
+			}),
+		create("mr.not-zero-based", "CI-RegisterMR-05", "ZeroBased is ignored",
+			func(c ci.MRCreate) ci.MRCreate { c.Access &^= ci.ZeroBased; return c }),
 		create("mr.masks-rights", "CI-RegisterMR-06", "unknown rights are ignored", func(c ci.MRCreate) ci.MRCreate {
 			c.Access &= ci.ZeroBased<<1 - 1
 			return c
 		}),
-		region(
-			"mr.whole-pages", "CI-RegisterMR-01", "a region is extended to whole pages",
-			ci.CapModifyMR, wholePages,
-		),
-		region(
-			"mr.query-rights",
-			"CI-QueryMR-01",
-			"Query always returns local write",
-			0,
+		region("mr.whole-pages", "CI-RegisterMR-01", "a region is extended to whole pages", ci.CapModifyMR, wholePages),
+		region("mr.query-rights", "CI-QueryMR-01", "Query always returns local write", 0,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return mrQuery{ciwrap.MR{MR: in}, func(a *ci.MRAttr) { a.Access |= ci.LocalWrite }}
-			},
-		),
-		region(
-			"mr.query-bounds",
-			"CI-QueryMR-01",
-			"the upper bound that Query returns is one byte too low",
-			0,
+			}),
+		region("mr.query-bounds", "CI-QueryMR-01", "the upper bound that Query returns is one byte too low", 0,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return mrQuery{ciwrap.MR{MR: in}, func(a *ci.MRAttr) { a.LocalHi-- }}
-			},
-		),
-		region(
-			"mr.same-key",
-			"CI-RegisterMR-09",
-			"every region reports the key 0x500",
-			0,
+			}),
+		region("mr.same-key", "CI-RegisterMR-09", "every region reports the key 0x500", 0,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return keyed{ciwrap.MR{MR: in}, 0x500}
-			},
-		),
-		{
-			Name:   "mr.counted-keys",
-			Area:   "mr",
-			Breaks: "CI-RegisterMR-10",
-			Does:   "keys are consecutive numbers",
-			Wrap: func(h ci.HCA) ci.HCA {
-				var n atomic.Uint32
-				return ciwrap.Wrap(
-					h,
-					ciwrap.Layer{
-						MR: func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
-							return keyed{ciwrap.MR{MR: in}, ci.Key(n.Add(0x100))}
-						},
-					},
-				)
-			},
-		},
-		{
-			Name:   "mr.lazy-destroy",
-			Area:   "mr",
-			Breaks: "CI-DeregisterMR-02",
-			Does:   "a region is deregistered only with its PD",
-			Wrap:   lazyRegions,
-		},
-		{
-			Name:   "mr.touches-on",
-			Area:   "mr",
-			Breaks: "CI-DeregisterMR-03",
-			Does:   "Destroy returns while the region is still in use",
-			Wrap:   lazyRegions,
-		},
-		{
-			Name:   "mr.local-lives-on",
-			Area:   "mr",
-			Breaks: "CI-DeregisterMR-01",
-			Does:   "the L_Key stays valid after Destroy",
-			Wrap:   lazyRegions,
-		},
-		region(
-			"mr.undead",
-			"CI-DeregisterMR-04",
-			"Query of a destroyed region returns zeros",
-			0,
+			}),
+		Of("mr.counted-keys", "CI-RegisterMR-10", "keys are consecutive numbers", func(h ci.HCA) ci.HCA {
+			var n atomic.Uint32
+			return ciwrap.Wrap(h, ciwrap.Layer{MR: func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
+				return keyed{ciwrap.MR{MR: in}, ci.Key(n.Add(0x100))}
+			}})
+		}),
+		Of("mr.lazy-destroy", "CI-DeregisterMR-02", "a region is deregistered only with its PD", lazyRegions),
+		Of("mr.touches-on", "CI-DeregisterMR-03", "Destroy returns while the region is still in use", lazyRegions),
+		Of("mr.local-lives-on", "CI-DeregisterMR-01", "the L_Key stays valid after Destroy", lazyRegions),
+		region("mr.undead", "CI-DeregisterMR-04", "Query of a destroyed region returns zeros", 0,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return queryableMR{ciwrap.MR{MR: in}}
-			},
-		),
-		{
-			Name:   "mr.used-up",
-			Area:   "mr",
-			Breaks: "SAS-2.3-28",
-			Does:   "entries of the table are never reused",
-			Wrap: func(h ci.HCA) ci.HCA {
-				var n atomic.Int32
-				return ciwrap.Wrap(h, ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD {
-					return pdRegister{ciwrap.PD{PD: p}, func(c ci.MRCreate) (ci.MR, error) {
-						if n.Add(1) > 8192 {
-							return nil, &ci.Error{Verb: "PD.RegisterMR", Status: ci.InsufficientResources}
-						}
-						return p.RegisterMR(c)
-					}}
-				}})
-			},
-		},
-		region(
-			"mr.modify.keeps-rights",
-			"CI-ModifyMR-01",
-			"Modify does not change rights",
-			ci.CapModifyMR,
+			}),
+		Of("mr.used-up", "SAS-2.3-28", "entries of the table are never reused", func(h ci.HCA) ci.HCA {
+			var n atomic.Int32
+			return ciwrap.Wrap(h, ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD {
+				return pdRegister{ciwrap.PD{PD: p}, func(c ci.MRCreate) (ci.MR, error) {
+					if n.Add(1) > 8192 {
+						return nil, &ci.Error{Verb: "PD.RegisterMR", Status: ci.InsufficientResources}
+					}
+					return p.RegisterMR(c)
+				}}
+			}})
+		}),
+		region("mr.modify.keeps-rights", "CI-ModifyMR-01", "Modify does not change rights", ci.CapModifyMR,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return mrModify{ciwrap.MR{MR: in}, func(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 					if set == ci.MRFieldAccess {
@@ -203,13 +114,8 @@ func Memory() []Mutant {
 					}
 					return in.Modify(set, pd, c)
 				}}
-			},
-		),
-		region(
-			"mr.modify.half-done",
-			"CI-ModifyMR-03",
-			"a rejected Modify removes the rights",
-			ci.CapModifyMR,
+			}),
+		region("mr.modify.half-done", "CI-ModifyMR-03", "a rejected Modify removes the rights", ci.CapModifyMR,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return mrModify{ciwrap.MR{MR: in}, func(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 					err := in.Modify(set, pd, c)
@@ -218,13 +124,8 @@ func Memory() []Mutant {
 					}
 					return err
 				}}
-			},
-		),
-		region(
-			"mr.modify.nothing",
-			"CI-ModifyMR-02",
-			"Modify of the memory succeeds and does nothing",
-			ci.CapModifyMR,
+			}),
+		region("mr.modify.nothing", "CI-ModifyMR-02", "Modify of the memory succeeds and does nothing", ci.CapModifyMR,
 			func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return mrModify{ciwrap.MR{MR: in}, func(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
 					if set&ci.MRFieldMemory != 0 && c.Memory != nil {
@@ -232,21 +133,12 @@ func Memory() []Mutant {
 					}
 					return in.Modify(set, pd, c)
 				}}
-			},
-		),
-		region(
-			"mr.shared.not-busy", "CI-RegisterSMR-02", "Destroy of a region with a shared one succeeds",
-			ci.CapSharedMR, neverBusy,
-		),
-		domain(
-			"mr.shared.inherits", "CI-RegisterSMR-01", "a shared region has all rights", ci.CapSharedMR,
-			func(in ciwrap.PD) ci.PD { return inheriting{in} },
-		),
-		domain(
-			"mr.physical.any-page",
-			"CI-RegisterPMR-01",
-			"a wrong page size is taken as 4096",
-			ci.CapPhysicalMR,
+			}),
+		region("mr.shared.not-busy", "CI-RegisterSMR-02", "Destroy of a region with a shared one succeeds",
+			ci.CapSharedMR, neverBusy),
+		domain("mr.shared.inherits", "CI-RegisterSMR-01", "a shared region has all rights", ci.CapSharedMR,
+			func(in ciwrap.PD) ci.PD { return inheriting{in} }),
+		domain("mr.physical.any-page", "CI-RegisterPMR-01", "a wrong page size is taken as 4096", ci.CapPhysicalMR,
 			func(in ciwrap.PD) ci.PD {
 				return pdPhysical{in, func(c ci.PMRCreate) ci.PMRCreate {
 					if c.PageSize < 4096 || c.PageSize&(c.PageSize-1) != 0 {
@@ -254,49 +146,26 @@ func Memory() []Mutant {
 					}
 					return c
 				}}
-			},
-		),
-		domain(
-			"mr.physical.backwards",
-			"CI-RegisterPMR-02",
-			"the ranges are used in reverse order",
-			ci.CapPhysicalMR,
+			}),
+		domain("mr.physical.backwards", "CI-RegisterPMR-02", "the ranges are used in reverse order", ci.CapPhysicalMR,
 			func(in ciwrap.PD) ci.PD {
 				return pdPhysical{in, func(c ci.PMRCreate) ci.PMRCreate {
 					c.Ranges = slices.Clone(c.Ranges)
 					slices.Reverse(c.Ranges)
 					return c
 				}}
-			},
-		),
-		{
-			Name:   "mr.dma.not-busy",
-			Area:   "mr",
-			Breaks: "CI-MapDMA-01",
-			Does:   "DMA.Destroy of memory with a region succeeds",
-			Needs:  ci.CapPhysicalMR,
-			Wrap: tap.Layer(
-				ciwrap.Layer{DMA: func(in ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: in}} }},
-			),
-		},
-		domain(
-			"mr.fmr.endless", "CI-MapFMR-02", "an FMR can be mapped without limit", ci.CapFMR,
-			func(in ciwrap.PD) ci.PD { return endlessFMRs{in} },
-		),
-		domain(
-			"mr.fmr.unmaps-first",
-			"CI-UnmapFMR-01",
-			"UnmapFMRs unmaps only the first of a batch",
-			ci.CapFMR,
+			}),
+		Of("mr.dma.not-busy", "CI-MapDMA-01", "DMA.Destroy of memory with a region succeeds",
+			tap.DMAs(func(in ciwrap.DMA) ci.DMA { return calmDMA{in} })).Needing(ci.CapPhysicalMR),
+		domain("mr.fmr.endless", "CI-MapFMR-02", "an FMR can be mapped without limit", ci.CapFMR,
+			func(in ciwrap.PD) ci.PD { return endlessFMRs{in} }),
+		Of("mr.fmr.maps-once", "CI-MapFMR-01", "a second map of an FMR leaves the pages of the first one",
+			tap.FMRs(func(f ciwrap.FMR) ci.FMR { return &mapsOnce{FMR: f} })).Needing(ci.CapFMR),
+		domain("mr.fmr.unmaps-first", "CI-UnmapFMR-01", "UnmapFMRs unmaps only the first of a batch", ci.CapFMR,
 			func(in ciwrap.PD) ci.PD {
 				return pdUnmap{in, func(l []ci.FMR) error { return in.UnmapFMRs(l[:min(1, len(l))]) }}
-			},
-		),
-		domain(
-			"mr.fmr.half-batch",
-			"CI-UnmapFMR-02",
-			"UnmapFMRs stops at the first destroyed one",
-			ci.CapFMR,
+			}),
+		domain("mr.fmr.half-batch", "CI-UnmapFMR-02", "UnmapFMRs stops at the first destroyed one", ci.CapFMR,
 			func(in ciwrap.PD) ci.PD {
 				return pdUnmap{in, func(l []ci.FMR) error {
 					for _, f := range l {
@@ -306,54 +175,31 @@ func Memory() []Mutant {
 					}
 					return nil
 				}}
-			},
-		),
-		domain(
-			"mr.fmr.not-busy", "CI-DeallocFMR-01", "Destroy of a mapped FMR unmaps it", ci.CapFMR,
-			func(in ciwrap.PD) ci.PD { return tidyFMRs{in} },
-		),
-		fastPost(
-			"mr.fast.any-key",
-			"CI-FastReg-02",
-			"the index of a fast registration's key is ignored",
-			ci.CapFastReg,
+			}),
+		domain("mr.fmr.not-busy", "CI-DeallocFMR-01", "Destroy of a mapped FMR unmaps it", ci.CapFMR,
+			func(in ciwrap.PD) ci.PD { return tidyFMRs{in} }),
+		fastPost("mr.fast.any-key", "CI-FastReg-02", "the index of a fast registration's key is ignored", ci.CapFastReg,
 			func(w *ci.SendWR) {
 				if w.Op == ci.OpFastReg && w.Ext != nil {
 					w.Ext.FastReg.Key = w.Ext.FastReg.MR.Region().LKey&^0xff | w.Ext.FastReg.Key&0xff
 				}
-			},
-		),
-		fastPost(
-			"mr.fast.all-rights",
-			"CI-FastReg-01",
-			"a fast registration grants all rights",
-			ci.CapFastReg,
+			}),
+		fastPost("mr.fast.all-rights", "CI-FastReg-01", "a fast registration grants all rights", ci.CapFastReg,
 			func(w *ci.SendWR) {
 				if w.Op == ci.OpFastReg && w.Ext != nil {
 					w.Ext.FastReg.Access |= ci.LocalWrite | ci.RemoteRead | ci.RemoteWrite
 				}
-			},
-		),
-		fastPost(
-			"mr.fast.no-invalidate",
-			"CI-LocalInv-01",
-			"a local invalidate does nothing",
-			ci.CapFastReg,
+			}),
+		fastPost("mr.fast.no-invalidate", "CI-LocalInv-01", "a local invalidate does nothing", ci.CapFastReg,
 			func(w *ci.SendWR) {
 				if w.Op == ci.OpLocalInv {
 					w.Op = ci.OpNop
 				}
-			},
-		),
-		fastPost(
-			"mr.fast.plain-send",
-			"CI-SendInv-01",
-			"a SEND with invalidate is sent as a SEND",
-			ci.CapFastReg|ci.CapSendInvalidate,
-			func(w *ci.SendWR) {
+			}),
+		fastPost("mr.fast.plain-send", "CI-SendInv-01", "a SEND with invalidate is sent as a SEND",
+			ci.CapFastReg|ci.CapSendInvalidate, func(w *ci.SendWR) {
 				w.Flags &^= ci.SendInvalidate
-			},
-		),
+			}),
 	}
 }
 
@@ -449,8 +295,7 @@ func lazyRegions(h ci.HCA) ci.HCA {
 	return ciwrap.Wrap(h, ciwrap.Layer{
 		MR: func(in ci.MR, _ ciwrap.MROrigin) ci.MR { return &lazyMR{MR: ciwrap.MR{MR: in}, of: w} },
 		PD: func(in ci.PD, _ ci.PDType) ci.PD { return lazyPD{ciwrap.PD{PD: in}, w} },
-		CA: func(in ci.CA) ci.CA { return lazyCA{ciwrap.CA{CA: in}, w} },
-	})
+		CA: func(in ci.CA) ci.CA { return lazyCA{ciwrap.CA{CA: in}, w} }})
 }
 
 type lazy struct {
@@ -524,6 +369,21 @@ type pdUnmap struct {
 
 func (p pdUnmap) UnmapFMRs(l []ci.FMR) error { return p.f(l) }
 
+// mapsOnce is an FMR whose Map does nothing if it is mapped.
+type mapsOnce struct {
+	ciwrap.FMR
+	region ci.Region
+}
+
+func (f *mapsOnce) Map(pages []uint64, iova uint64) (ci.Region, error) {
+	if f.region.Length > 0 {
+		return f.region, nil
+	}
+	r, err := f.FMR.Map(pages, iova)
+	f.region = r
+	return r, err
+}
+
 type endlessFMRs struct{ ciwrap.PD }
 
 func (e endlessFMRs) AllocFMR(c ci.FMRCreate) (ci.FMR, error) {
@@ -569,8 +429,7 @@ func (t tidyFMR) Destroy() error {
 
 // fastPost returns a mutant that changes requests before they reach the send queue.
 func fastPost(name, breaks, does string, needs ci.Caps, f func(*ci.SendWR)) Mutant {
-	return Mutant{Name: name, Area: "mr", Breaks: breaks, Does: does, Needs: needs, Wrap: tap.Layer(ciwrap.Layer{
-		QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return poster{ciwrap.QP{QP: q}, f} }})}
+	return Of(name, breaks, does, tap.QPs(func(q ciwrap.QP) ci.QP { return poster{q, f} })).Needing(needs)
 }
 
 type poster struct {

@@ -10,28 +10,17 @@ import (
 // Migration returns mutants with faults in path migration that this end did not request.
 func Migration() []Mutant {
 	m := func(name, breaks, does string, l func() ciwrap.Layer) Mutant {
-		return Mutant{
-			Name: name, Area: "apm", Breaks: breaks, Does: does, Needs: ci.CapAPM,
-			Wrap: func(h ci.HCA) ci.HCA { return ciwrap.Wrap(h, l()) },
-		}
+		return Of(name, breaks, does, func(h ci.HCA) ci.HCA { return ciwrap.Wrap(h, l()) }).Needing(ci.CapAPM)
 	}
 	return []Mutant{
-		m(
-			"apm.error-silent",
-			"CI-APM-08",
-			"a rejected request to migrate causes no event",
-			func() ciwrap.Layer {
-				return ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
-					if e.Type != ci.EventQPAPMError {
-						deliver(e)
-					}
-				}}
-			},
-		),
-		m(
-			"apm.error-migrated",
-			"CI-APM-08",
-			"a rejected request to migrate is reported as a migration",
+		m("apm.error-silent", "CI-APM-08", "a rejected request to migrate causes no event", func() ciwrap.Layer {
+			return ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+				if e.Type != ci.EventQPAPMError {
+					deliver(e)
+				}
+			}}
+		}),
+		m("apm.error-migrated", "CI-APM-08", "a rejected request to migrate is reported as a migration",
 			func() ciwrap.Layer {
 				return ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 					if e.Type == ci.EventQPAPMError {
@@ -39,12 +28,8 @@ func Migration() []Mutant {
 					}
 					deliver(e)
 				}}
-			},
-		),
-		m(
-			"apm.follows-all",
-			"CI-APM-08",
-			"every alternate path leads to the peer, whatever is loaded",
+			}),
+		m("apm.follows-all", "CI-APM-08", "every alternate path leads to the peer, whatever is loaded",
 			func() ciwrap.Layer {
 				return onModifyLayer(func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 					if set&ci.QPFieldAlternate != 0 {
@@ -56,12 +41,8 @@ func Migration() []Mutant {
 					}
 					return q.inner(set, a)
 				})
-			},
-		),
-		m(
-			"apm.automatic-silent",
-			"CI-APM-09",
-			"a migration that was not requested causes no event",
+			}),
+		m("apm.automatic-silent", "CI-APM-09", "a migration that was not requested causes no event",
 			func() ciwrap.Layer {
 				var requested atomic.Int64
 				l := onModifyLayer(func(q *modifier, set ci.QPField, a ci.QPAttr) error {
@@ -76,21 +57,16 @@ func Migration() []Mutant {
 					}
 				}
 				return l
-			},
-		),
-		m(
-			"apm.automatic-stays",
-			"CI-APM-09",
-			"after a migration that was not requested, the QP has the timeout of the old path",
-			func() ciwrap.Layer {
+			}),
+		m("apm.automatic-stays", "CI-APM-09",
+			"after a migration that was not requested, the QP has the timeout of the old path", func() ciwrap.Layer {
 				return ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 					return queryer{
 						ciwrap.QP{QP: q},
 						func(a *ci.QPAttr) { a.Primary.AckTimeout = min(a.Primary.AckTimeout, 14) },
 					}
 				}}
-			},
-		),
+			}),
 		m("apm.automatic-fails", "CI-APM-09", "exhausted retries end a QP even if it is armed", func() ciwrap.Layer {
 			return ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
 				c.Context = &brittle{ctx: c.Context}
@@ -130,8 +106,7 @@ func Migration() []Mutant {
 // onModifyLayer returns a layer that calls f for each QP.Modify.
 func onModifyLayer(f func(q *modifier, set ci.QPField, a ci.QPAttr) error) ciwrap.Layer {
 	return ciwrap.Layer{
-		QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} },
-	}
+		QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f} }}
 }
 
 // brittle is the context of a QP that fails when it migrates without a request.

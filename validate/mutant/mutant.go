@@ -5,8 +5,7 @@
 // requirement over it. The mutant is caught if a case that passes on the correct driver fails, with a failure that is
 // charged to the broken requirement and not marked Setup. Failures of other cases do not matter.
 //
-//	{Name: "cq.zero-size", Area: "cq", Breaks: "CI-CreateCQ-02", Does: "CreateCQ accepts a size of 0",
-//		Wrap: func(h ci.HCA) ci.HCA { return ciwrap.Wrap(h, ciwrap.Layer{ … }) }}
+//	Of("cq.zero-size", "CI-CreateCQ-02", "CreateCQ accepts a size of 0", tap.Layer(ciwrap.Layer{ … })).Needing(…)
 package mutant
 
 import (
@@ -23,7 +22,6 @@ import (
 // A Mutant is a driver with one fault.
 type Mutant struct {
 	Name   string // area.fault, in lower case letters, digits and dashes
-	Area   string // area of the interface
 	Breaks string // id of the requirement
 	// Case is the id of the case that has to catch the mutant, or "" if any case of the requirement may. It shows that
 	// the case finds something that the other cases of the requirement do not look for.
@@ -35,6 +33,8 @@ type Mutant struct {
 	// not. Only the cases that prove one of them are run. The mutant is caught by one of them, or by a verdict that a
 	// claim is not tested.
 	Hollow ci.Caps
+	// Compound marks a mutant of Compounds, which every case that fails catches.
+	Compound bool
 	// Link is the only link on which the fault has an effect, or "". It is ignored if the driver has no link of this
 	// name.
 	Link string
@@ -48,11 +48,29 @@ type Mutant struct {
 	Target func(*validate.Target)
 }
 
-// onlyBy returns m with the case that has to catch it.
-func onlyBy(id string, m Mutant) Mutant {
-	m.Case = id
-	return m
+// Of returns a mutant: its name, the id of the requirement that it breaks, what is wrong, and the wrapper with the
+// fault.
+func Of(name, breaks, does string, wrap func(ci.HCA) ci.HCA) Mutant {
+	return Mutant{Name: name, Breaks: breaks, Does: does, Wrap: wrap}
 }
+
+// By returns m with the case that has to catch it.
+func (m Mutant) By(id string) Mutant { m.Case = id; return m }
+
+// Needing returns m with claims without which the fault has no effect.
+func (m Mutant) Needing(c ci.Caps) Mutant { m.Needs = c; return m }
+
+// Claiming returns m with capabilities that it claims but does not implement.
+func (m Mutant) Claiming(c ci.Caps) Mutant { m.Hollow = c; return m }
+
+// On returns m with the only link on which the fault has an effect.
+func (m Mutant) On(link string) Mutant { m.Link = link; return m }
+
+// Set returns m with settings of the driver that the fault needs.
+func (m Mutant) Set(values map[string]string) Mutant { m.Values = values; return m }
+
+// Changing returns m with a change of a whole target.
+func (m Mutant) Changing(f func(*validate.Target)) Mutant { m.Target = f; return m }
 
 // Set is a list of mutants with different names.
 type Set struct{ list []Mutant }
@@ -75,13 +93,12 @@ func NewSet(c *validate.Catalog, lists ...[]Mutant) (*Set, error) {
 		known, ok := covered[m.Breaks]
 		switch {
 		case !nameForm.MatchString(m.Name):
-			errs = append(
-				errs, fmt.Errorf("mutant %q: the name is not in dotted lower case, such as cq.zero-size", m.Name),
-			)
+			errs = append(errs,
+				fmt.Errorf("mutant %q: the name is not in dotted lower case, such as cq.zero-size", m.Name))
 		case m.Wrap == nil && m.Target == nil:
 			errs = append(errs, fmt.Errorf("mutant %s changes nothing: Wrap and Target are nil", m.Name))
-		case m.Does == "" || m.Area == "":
-			errs = append(errs, fmt.Errorf("mutant %s: Area or Does is empty", m.Name))
+		case m.Does == "":
+			errs = append(errs, fmt.Errorf("mutant %s: Does is empty", m.Name))
 		case !ok:
 			errs = append(errs, fmt.Errorf("mutant %s breaks %q, which no suite declares", m.Name, m.Breaks))
 		case !known:
@@ -103,8 +120,11 @@ func NewSet(c *validate.Catalog, lists ...[]Mutant) (*Set, error) {
 // All returns the mutants in order.
 func (s *Set) All() []Mutant { return slices.Clone(s.list) }
 
-// Get returns the mutant with the name.
+// Get returns the mutant with the name, which may be a compound mutant.
 func (s *Set) Get(name string) (Mutant, error) {
+	if m, ok := compoundOf(name); ok {
+		return m, nil
+	}
 	var names []string
 	for _, m := range s.list {
 		if m.Name == name {

@@ -85,6 +85,30 @@ func self(t *testing.T, all bool, ms ...mutant.Mutant) *mutant.Result {
 	return r
 }
 
+// TestCases compares cases: a mutant is caught by each that charges its requirement, and the first of the others that
+// fail is named with what it found.
+func TestCases(t *testing.T) {
+	c := catalog()
+	set, err := mutant.NewSet(c, mutant.Basic()[:1])
+	require.NoError(t, err)
+	for name, x := range map[string]struct {
+		cases, catchers []string
+		ran             int
+	}{
+		"one that catches":      {[]string{"a.guid"}, []string{"a.guid"}, 1},
+		"one that does not":     {[]string{"a.open"}, nil, 1},
+		"a glob, without a.srq": {[]string{"a.[got]*"}, []string{"a.guid"}, 3},
+	} {
+		r, err := mutant.Self(t.Context(), mutant.Plan{
+			Catalog: c, Driver: driver(), Set: set, Cases: x.cases,
+			Setting: validate.Setting{Profile: "minimal", Scale: 0.1, Options: validate.Options{Seed: 1}},
+		})
+		require.NoError(t, err, name)
+		assert.Equal(t, x.catchers, r.Outcomes[0].Catchers, name)
+		assert.Equal(t, x.ran, r.Outcomes[0].Ran, name)
+	}
+}
+
 func TestCaught(t *testing.T) {
 	any := mutant.Basic()[0]
 	require.Equal(t, "open.any-guid", any.Name)
@@ -124,7 +148,7 @@ func TestOwnCase(t *testing.T) {
 // requirement.
 func TestCaughtByRule(t *testing.T) {
 	r := self(t, true, mutant.Mutant{
-		Name: "a.no-pds", Area: "a", Breaks: "SAS-2.1-06", Does: "x",
+		Name: "a.no-pds", Breaks: "SAS-2.1-06", Does: "x",
 		Wrap: func(h ci.HCA) ci.HCA {
 			return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return noPDs{ciwrap.CA{CA: c}} }})
 		},
@@ -150,7 +174,7 @@ func TestEscapes(t *testing.T) {
 			"cases failed, but none blamed SAS-2.1-26: a.open",
 		},
 	} {
-		x.m.Name, x.m.Area, x.m.Does = "a.b", "a", "x"
+		x.m.Name, x.m.Does = "a.b", "x"
 		r := self(t, false, x.m)
 		require.Len(t, r.Escaped(), 1, name)
 		assert.Equal(t, x.why, r.Outcomes[0].Why, name)
@@ -161,9 +185,9 @@ func TestEscapes(t *testing.T) {
 // TestNotApplicable runs mutants whose fault the driver cannot have, or whose cases need what it lacks. They count as
 // escaped only if the plan demands all of them.
 func TestNotApplicable(t *testing.T) {
-	unclaimed := mutant.Mutant{Name: "a.claim", Area: "a", Does: "x", Breaks: "SAS-2.1-27", Wrap: right,
+	unclaimed := mutant.Mutant{Name: "a.claim", Does: "x", Breaks: "SAS-2.1-27", Wrap: right,
 		Needs: ci.CapSRQ}
-	caseless := mutant.Mutant{Name: "a.case", Area: "a", Does: "x", Breaks: "SAS-2.1-30", Wrap: right}
+	caseless := mutant.Mutant{Name: "a.case", Does: "x", Breaks: "SAS-2.1-30", Wrap: right}
 	s, err := mutant.NewSet(catalog(), []mutant.Mutant{unclaimed, caseless, mutant.Basic()[0]})
 	require.NoError(t, err)
 	p := mutant.Plan{Catalog: catalog(), Driver: driver(), Set: s, Setting: validate.Setting{Profile: "minimal"}}
@@ -188,13 +212,13 @@ func TestNotApplicable(t *testing.T) {
 }
 
 func TestSetRejects(t *testing.T) {
-	ok := mutant.Mutant{Name: "a.b", Area: "a", Breaks: "SAS-2.1-27", Does: "x", Wrap: right}
+	ok := mutant.Mutant{Name: "a.b", Breaks: "SAS-2.1-27", Does: "x", Wrap: right}
 	with := func(f func(*mutant.Mutant)) mutant.Mutant { m := ok; f(&m); return m }
 	for want, list := range map[string][]mutant.Mutant{
 		"duplicate mutant":     {ok, ok},
 		"dotted lower case":    {with(func(m *mutant.Mutant) { m.Name = "A" })},
 		"changes nothing":      {with(func(m *mutant.Mutant) { m.Wrap = nil })},
-		"Area or Does":         {with(func(m *mutant.Mutant) { m.Does = "" })},
+		"Does is empty":        {with(func(m *mutant.Mutant) { m.Does = "" })},
 		"which no suite":       {with(func(m *mutant.Mutant) { m.Breaks = "SAS-9-01" })},
 		"which no case checks": {with(func(m *mutant.Mutant) { m.Breaks = "SAS-2.4-01" })},
 		"does not check SAS-2": {with(func(m *mutant.Mutant) { m.Case = "a.open" })},
@@ -206,9 +230,8 @@ func TestSetRejects(t *testing.T) {
 	require.NoError(t, err)
 	_, err = set.Get("a.c")
 	assert.ErrorContains(t, err, "nearest: [a.b]")
-	_, err = mutant.Self(
-		t.Context(), mutant.Plan{Catalog: catalog(), Driver: driver(), Set: set, Names: []string{"z*"}},
-	)
+	_, err = mutant.Self(t.Context(),
+		mutant.Plan{Catalog: catalog(), Driver: driver(), Set: set, Names: []string{"z*"}})
 	assert.True(t, validate.IsNothing(err))
 }
 
@@ -256,16 +279,13 @@ func TestUnopened(t *testing.T) {
 		}
 		return open(ctx, o)
 	}
-	_, err := mutant.Self(
-		t.Context(),
-		mutant.Plan{
-			Catalog: catalog(),
-			Driver:  d,
-			Set:     basic(t),
-			Setting: validate.Setting{Profile: "minimal"},
-			All:     true,
-		},
-	)
+	_, err := mutant.Self(t.Context(), mutant.Plan{
+		Catalog: catalog(),
+		Driver:  d,
+		Set:     basic(t),
+		Setting: validate.Setting{Profile: "minimal"},
+		All:     true,
+	})
 	var de *validate.DriverError
 	require.ErrorAs(t, err, &de)
 	assert.Contains(t, de.Text, "card is busy")
@@ -290,11 +310,9 @@ func TestPlace(t *testing.T) {
 	m.Link, m.Values = "two", map[string]string{"ip": "6", "other": "x"}
 	set, err := mutant.NewSet(c, []mutant.Mutant{m})
 	require.NoError(t, err)
-	r, err := mutant.Self(
-		t.Context(),
+	r, err := mutant.Self(t.Context(),
 		mutant.Plan{Catalog: c, Driver: d, Set: set, Setting: validate.Setting{Profile: "minimal", Scale: 0.1,
-			Options: validate.Options{Seed: 1, Link: "one", Values: map[string]string{"ip": "4"}}}},
-	)
+			Options: validate.Options{Seed: 1, Link: "one", Values: map[string]string{"ip": "4"}}}})
 	require.NoError(t, err)
 	require.Empty(t, r.Escaped())
 	require.Len(t, opened, 1)

@@ -11,30 +11,12 @@ import (
 // QPState returns mutants with faults in the state machine of queue pairs.
 func QPState() []Mutant {
 	modify := func(name, breaks, does string, f func(q *modifier, set ci.QPField, a ci.QPAttr) error) Mutant {
-		return Mutant{
-			Name:   name,
-			Area:   "qp.state",
-			Breaks: breaks,
-			Does:   does,
-			Wrap: tap.Layer(
-				ciwrap.Layer{
-					QP: func(q ci.QP, c ci.QPCreate) ci.QP {
-						return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f}
-					},
-				},
-			),
-		}
+		return Of(name, breaks, does, tap.Layer(ciwrap.Layer{QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+			return &modifier{QP: ciwrap.QP{QP: q}, typ: c.Type, f: f}
+		}}))
 	}
 	query := func(name, breaks, does string, f func(a *ci.QPAttr)) Mutant {
-		return Mutant{
-			Name:   name,
-			Area:   "qp.state",
-			Breaks: breaks,
-			Does:   does,
-			Wrap: tap.Layer(
-				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return queryer{ciwrap.QP{QP: q}, f} }},
-			),
-		}
+		return Of(name, breaks, does, tap.QPs(func(q ciwrap.QP) ci.QP { return queryer{q, f} }))
 	}
 	return []Mutant{
 		modify("qp.state.no-sqd", "CI-ModifyQP-01", "RTS to SQD is rejected",
@@ -80,17 +62,13 @@ func QPState() []Mutant {
 				}
 				return q.inner(set, a)
 			}),
-		modify(
-			"qp.state.ignores-extra",
-			"CI-ModifyQP-04",
-			"a Q_Key in a transition of a connected QP is ignored",
+		modify("qp.state.ignores-extra", "CI-ModifyQP-04", "a Q_Key in a transition of a connected QP is ignored",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if q.typ != ci.UD {
 					set &^= ci.QPFieldQKey
 				}
 				return q.inner(set, a)
-			},
-		),
+			}),
 		modify("qp.state.masks-psn", "CI-ModifyQP-05", "a PSN of 25 bits is truncated to 24",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				a.SQPSN &= 1<<24 - 1
@@ -123,11 +101,8 @@ func QPState() []Mutant {
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				return q.inner(set&(ci.QPFieldRecvDepth<<1-1), a)
 			}),
-		modify(
-			"qp.state.believes", "CI-CurrentState-01",
-			"the current state that the consumer passes is ignored",
-			func(q *modifier, set ci.QPField, a ci.QPAttr) error { return q.inner(set&^ci.QPFieldCurrentState, a) },
-		),
+		modify("qp.state.believes", "CI-CurrentState-01", "the current state that the consumer passes is ignored",
+			func(q *modifier, set ci.QPField, a ci.QPAttr) error { return q.inner(set&^ci.QPFieldCurrentState, a) }),
 		modify("qp.state.silent-drain", "CI-SQD-02", "the event SQ drained is never raised",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error { return q.inner(set&^ci.QPFieldSQDEvent, a) }),
 		modify("qp.state.eager-drain", "CI-SQD-02", "the event SQ drained is raised without a request",
@@ -138,30 +113,14 @@ func QPState() []Mutant {
 				}
 				return q.inner(set, a)
 			}),
-		{
-			Name:   "qp.state.sqd-sends",
-			Area:   "qp.state",
-			Breaks: "CI-SQD-04",
-			Does:   "a post in SQD takes the QP to RTS",
-			Wrap: tap.Layer(
-				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return impatient{ciwrap.QP{QP: q}} }},
-			),
-		},
+		Of("qp.state.sqd-sends", "CI-SQD-04", "a post in SQD takes the QP to RTS",
+			tap.QPs(func(q ciwrap.QP) ci.QP { return impatient{q} })),
 		query("qp.state.shows-old-access", "CI-ModifyQP-06", "Query always returns all rights",
 			func(a *ci.QPAttr) { a.Access = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite }),
-		query(
-			"qp.state.shows-no-peer", "CI-ModifyQP-06", "Query does not return the peer's QPN",
-			func(a *ci.QPAttr) { a.DestNum = 0 },
-		),
-		{
-			Name:   "qp.state.modify-after-destroy",
-			Area:   "qp.state",
-			Breaks: "CI-ModifyQP-11",
-			Does:   "Modify after Destroy succeeds",
-			Wrap: tap.Layer(
-				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &undead{QP: ciwrap.QP{QP: q}} }},
-			),
-		},
+		query("qp.state.shows-no-peer", "CI-ModifyQP-06", "Query does not return the peer's QPN",
+			func(a *ci.QPAttr) { a.DestNum = 0 }),
+		Of("qp.state.modify-after-destroy", "CI-ModifyQP-11", "Modify after Destroy succeeds",
+			tap.QPs(func(q ciwrap.QP) ci.QP { return &undead{QP: q} })),
 	}
 }
 

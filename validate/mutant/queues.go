@@ -13,217 +13,130 @@ import (
 // Queues returns mutants with faults in shared receive queues.
 func Queues() []Mutant {
 	srq := func(name, breaks, does string, l ciwrap.Layer) Mutant {
-		return Mutant{Name: name, Area: "srq", Breaks: breaks, Does: does, Needs: ci.CapSRQ, Wrap: tap.Layer(l)}
+		return Of(name, breaks, does, tap.Layer(l)).Needing(ci.CapSRQ)
 	}
 	post := func(name, breaks, does string, f func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error)) Mutant {
-		return srq(
-			name, breaks, does,
-			ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return srqPoster{ciwrap.SRQ{SRQ: s}, f} }},
-		)
+		return srq(name, breaks, does,
+			ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return srqPoster{ciwrap.SRQ{SRQ: s}, f} }})
 	}
 	modify := func(name, breaks, does string, f func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error) Mutant {
-		return srq(
-			name, breaks, does,
-			ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return srqModifier{ciwrap.SRQ{SRQ: s}, f} }},
-		)
+		return srq(name, breaks, does,
+			ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return srqModifier{ciwrap.SRQ{SRQ: s}, f} }})
 	}
 	return []Mutant{
-		srq(
-			"srq.zero-size",
-			"CI-CreateSRQ-02",
-			"a queue of 0 entries is created with one",
+		srq("srq.zero-size", "CI-CreateSRQ-02", "a queue of 0 entries is created with one",
 			ciwrap.Layer{SRQCreate: func(c ci.SRQCreate) ci.SRQCreate {
 				c.MaxWR = max(c.MaxWR, 1)
 				return c
-			}},
-		),
-		srq(
-			"srq.smaller",
-			"CI-CreateSRQ-01",
-			"a queue has fewer entries than requested",
+			}}),
+		srq("srq.smaller", "CI-CreateSRQ-01", "a queue has fewer entries than requested",
 			ciwrap.Layer{SRQCreate: func(c ci.SRQCreate) ci.SRQCreate {
 				c.MaxWR = (c.MaxWR + 1) / 2
 				return c
-			}},
-		),
-		srq(
-			"srq.recv-depth",
-			"CI-CreateSRQ-03",
-			"the depth of a receive queue beside the shared one is ignored",
+			}}),
+		srq("srq.recv-depth", "CI-CreateSRQ-03", "the depth of a receive queue beside the shared one is ignored",
 			ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
 				if c.SRQ != nil {
 					c.RecvDepth = 0
 				}
 				return c
-			}},
-		),
-		srq(
-			"srq.first-context",
-			"CI-SRQ-01",
-			"all receives have the context of the first completion of the CQ",
+			}}),
+		srq("srq.first-context", "CI-SRQ-01", "all receives have the context of the first completion of the CQ",
 			ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ {
 				return &firstComer{CQ: ciwrap.CQ{CQ: c}}
-			}},
-		),
-		post(
-			"srq.backwards",
-			"CI-SRQ-02",
-			"a list is posted in reverse order",
+			}}),
+		post("srq.backwards", "CI-SRQ-02", "a list is posted in reverse order",
 			func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
 				wrs = slices.Clone(wrs)
 				slices.Reverse(wrs)
 				return s.PostRecv(wrs)
-			},
-		),
-		post(
-			"srq.none-taken",
-			"CI-PostSRQRecv-01",
-			"a post that fails part way reports that no request was taken",
+			}),
+		post("srq.none-taken", "CI-PostSRQRecv-01", "a post that fails part way reports that no request was taken",
 			func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
 				n, err := s.PostRecv(wrs)
 				if err != nil {
 					n = 0
 				}
 				return n, err
-			},
-		),
-		post(
-			"srq.swallows",
-			"CI-DestroySRQ-02",
-			"a post to a destroyed queue succeeds",
+			}),
+		post("srq.swallows", "CI-DestroySRQ-02", "a post to a destroyed queue succeeds",
 			func(s ciwrap.SRQ, wrs []ci.RecvWR) (int, error) {
 				n, err := s.PostRecv(wrs)
 				if ci.StatusOf(err) == ci.InvalidSRQHandle {
 					return len(wrs), nil
 				}
 				return n, err
-			},
-		),
-		srq(
-			"srq.limit-twice",
-			"CI-ModifySRQ-01",
-			"the limit event is raised twice",
+			}),
+		srq("srq.limit-twice", "CI-ModifySRQ-01", "the limit event is raised twice",
 			ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				deliver(e)
 				if e.Type == ci.EventSRQLimit {
 					deliver(e)
 				}
-			}},
-		),
-		modify(
-			"srq.limit-early",
-			"CI-ModifySRQ-01",
-			"the limit event is raised two entries early",
+			}}),
+		modify("srq.limit-early", "CI-ModifySRQ-01", "the limit event is raised two entries early",
 			func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
 				if set == ci.SRQFieldLimit && a.Limit > 0 {
 					a.Limit += 2
 				}
 				return s.Modify(set, a)
-			},
-		),
-		modify(
-			"srq.any-field",
-			"CI-ModifySRQ-03",
-			"unknown fields are ignored",
+			}),
+		modify("srq.any-field", "CI-ModifySRQ-03", "unknown fields are ignored",
 			func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
 				return s.Modify(set&(ci.SRQFieldMaxWR|ci.SRQFieldLimit), a)
-			},
-		),
-		modify(
-			"srq.any-depth",
-			"CI-ModifySRQ-02",
-			"a depth below the number of posted entries is accepted",
+			}),
+		modify("srq.any-depth", "CI-ModifySRQ-02", "a depth below the number of posted entries is accepted",
 			func(s ciwrap.SRQ, set ci.SRQField, a ci.SRQAttr) error {
 				err := s.Modify(set, a)
 				if ci.StatusOf(err) == ci.InvalidMaxWRs && a.MaxWR > 0 {
 					return nil
 				}
 				return err
-			},
-		),
-		srq(
-			"srq.no-last-wqe",
-			"CI-LastWQE-01",
-			"the event last WQE reached is never raised",
+			}),
+		srq("srq.no-last-wqe", "CI-LastWQE-01", "the event last WQE reached is never raised",
 			ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				if e.Type != ci.EventLastWQE {
 					deliver(e)
 				}
-			}},
-		),
-		srq(
-			"srq.not-busy",
-			"CI-DestroySRQ-01",
-			"Destroy of a queue that a QP uses succeeds",
+			}}),
+		srq("srq.not-busy", "CI-DestroySRQ-01", "Destroy of a queue that a QP uses succeeds",
 			ciwrap.Layer{SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ {
 				return calmSRQ{ciwrap.SRQ{SRQ: s}}
-			}},
-		),
+			}}),
 	}
 }
 
 // Objects returns mutants with faults in address vectors, the order of destruction, and limits.
 func Objects() []Mutant {
 	vector := func(name, breaks, does string, f func(ciwrap.AV) ci.AV) Mutant {
-		return Mutant{Name: name, Area: "av", Breaks: breaks, Does: does, Needs: ci.CapAV,
-			Wrap: tap.Layer(ciwrap.Layer{AV: func(a ci.AV, _ ci.AVAttr) ci.AV { return f(ciwrap.AV{AV: a}) }})}
+		return Of(name, breaks, does,
+			tap.AVs(f)).Needing(ci.CapAV)
 	}
 	return []Mutant{
-		vector(
-			"av.query-flow", "CI-QueryAV-01", "Query does not return the flow label",
-			func(a ciwrap.AV) ci.AV { return flowless{a} },
-		),
-		vector(
-			"av.keeps-class", "CI-ModifyAV-02", "Modify does not change the traffic class",
-			func(a ciwrap.AV) ci.AV { return classy{a} },
-		),
-		{
-			Name:   "av.not-in-callback",
-			Area:   "av",
-			Breaks: "CI-CreateAV-03",
-			Does:   "a callback cannot create a vector",
-			Needs:  ci.CapAV,
-			Wrap: func(h ci.HCA) ci.HCA {
-				var busy atomic.Int32
-				return ciwrap.Wrap(h, ciwrap.Layer{
-					Completion: func(arg any, deliver func(any)) { busy.Add(1); deliver(arg); busy.Add(-1) },
-					PD:         func(p ci.PD, _ ci.PDType) ci.PD { return shyPD{ciwrap.PD{PD: p}, &busy} },
-				})
-			},
-		},
-		{Name: "order.pd", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of a PD with children succeeds",
-			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return calmPD{ciwrap.PD{PD: p}} }})},
-		{Name: "order.cq", Area: "order", Breaks: "SAS-2.3-26", Does: "Destroy of a CQ in use succeeds",
-			Wrap: tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return calmCQ{ciwrap.CQ{CQ: c}} }})},
-		{
-			Name:   "order.dma",
-			Area:   "order",
-			Breaks: "SAS-2.3-26",
-			Does:   "DMA.Destroy of memory in use succeeds",
-			Needs:  ci.CapPhysicalMR,
-			Wrap: tap.Layer(
-				ciwrap.Layer{DMA: func(d ci.DMA, _ ci.Memory) ci.DMA { return calmDMA{ciwrap.DMA{DMA: d}} }},
-			),
-		},
-		{
-			Name:   "limits.early",
-			Area:   "limits",
-			Breaks: "SAS-0-05",
-			Does:   "only 500 PDs can be allocated, whatever the attributes report",
-			Wrap: func(h ci.HCA) ci.HCA {
+		vector("av.query-flow", "CI-QueryAV-01", "Query does not return the flow label",
+			func(a ciwrap.AV) ci.AV { return flowless{a} }),
+		vector("av.keeps-class", "CI-ModifyAV-02", "Modify does not change the traffic class",
+			func(a ciwrap.AV) ci.AV { return classy{a} }),
+		Of("av.not-in-callback", "CI-CreateAV-03", "a callback cannot create a vector", func(h ci.HCA) ci.HCA {
+			var busy atomic.Int32
+			return ciwrap.Wrap(h, ciwrap.Layer{
+				Completion: func(arg any, deliver func(any)) { busy.Add(1); deliver(arg); busy.Add(-1) },
+				PD:         func(p ci.PD, _ ci.PDType) ci.PD { return shyPD{ciwrap.PD{PD: p}, &busy} }})
+		}).Needing(ci.CapAV),
+		Of("order.pd", "SAS-2.3-26", "Destroy of a PD with children succeeds",
+			tap.PDs(func(p ciwrap.PD) ci.PD { return calmPD{p} })),
+		Of("order.cq", "SAS-2.3-26", "Destroy of a CQ in use succeeds",
+			tap.CQs(func(c ciwrap.CQ) ci.CQ { return calmCQ{c} })),
+		Of("order.dma", "SAS-2.3-26", "DMA.Destroy of memory in use succeeds",
+			tap.DMAs(func(d ciwrap.DMA) ci.DMA { return calmDMA{d} })).Needing(ci.CapPhysicalMR),
+		Of("limits.early", "SAS-0-05", "only 500 PDs can be allocated, whatever the attributes report",
+			func(h ci.HCA) ci.HCA {
 				var n atomic.Int32
-				return ciwrap.Wrap(h, ciwrap.Layer{
-					CA: func(c ci.CA) ci.CA { return fewPDs{ciwrap.CA{CA: c}, &n} },
-					PD: func(p ci.PD, _ ci.PDType) ci.PD { return countedPD{ciwrap.PD{PD: p}, &n} },
-				})
-			},
-		},
-		{
-			Name:   "limits.leak",
-			Area:   "limits",
-			Breaks: "SAS-0-05",
-			Does:   "the table entries of destroyed regions are lost, and there are only 1500",
-			Wrap: func(h ci.HCA) ci.HCA {
+				return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return fewPDs{ciwrap.CA{CA: c}, &n} },
+					PD: func(p ci.PD, _ ci.PDType) ci.PD { return countedPD{ciwrap.PD{PD: p}, &n} }})
+			}),
+		Of("limits.leak", "SAS-0-05", "the table entries of destroyed regions are lost, and there are only 1500",
+			func(h ci.HCA) ci.HCA {
 				var n atomic.Int32
 				return ciwrap.Wrap(h, ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD {
 					return pdRegister{ciwrap.PD{PD: p}, func(c ci.MRCreate) (ci.MR, error) {
@@ -233,15 +146,9 @@ func Objects() []Mutant {
 						return p.RegisterMR(c)
 					}}
 				}})
-			},
-		},
-		{
-			Name:   "limits.status",
-			Area:   "limits",
-			Breaks: "CI-Limits-01",
-			Does:   "allocating one PD too many returns InvalidParameter",
-			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return vaguePDs{ciwrap.CA{CA: c}} }}),
-		},
+			}),
+		Of("limits.status", "CI-Limits-01", "allocating one PD too many returns InvalidParameter",
+			tap.CAs(func(c ciwrap.CA) ci.CA { return vaguePDs{c} })),
 	}
 }
 

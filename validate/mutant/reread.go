@@ -15,13 +15,11 @@ import (
 // Reread returns mutants that earlier versions of the cases accepted: each is what a wrong driver could do to pass.
 func Reread() []Mutant {
 	one := func(name, breaks, id, does string, needs ci.Caps, l ciwrap.Layer) Mutant {
-		return Mutant{Name: "reread." + name, Area: "reread", Breaks: breaks, Case: id, Does: does, Needs: needs,
-			Wrap: tap.Layer(l)}
+		return Of("reread."+name, breaks, does, tap.Layer(l)).By(id).Needing(needs)
 	}
 	return []Mutant{
-		{Name: "reread.first-ca", Area: "reread", Breaks: "SAS-2.1-01", Case: "pd.innermost",
-			Does:   "the PDs of a second CA belong to the first one that was opened",
-			Target: pdsOfFirstCA},
+		Of("reread.first-ca", "SAS-2.1-01", "the PDs of a second CA belong to the first one that was opened",
+			nil).By("pd.innermost").Changing(pdsOfFirstCA),
 		one("read-as-write", "SAS-0-01", "contract.meanings", "RDMA READ is executed as RDMA WRITE", 0, ciwrap.Layer{
 			QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 				return tap.SendsOf(q, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
@@ -59,9 +57,8 @@ func Reread() []Mutant {
 
 // initEventMutant changes the event of a port that reaches Init.
 func initEventMutant(name, does string, change func(ci.Event) []ci.Event) Mutant {
-	return Mutant{Name: "reread." + name, Area: "reread", Breaks: "SAS-2.1-20", Case: "mad.set.state-event", Does: does,
-		Needs: ci.CapLocalMAD, Link: "direct",
-		Wrap: tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+	return Of("reread."+name, "SAS-2.1-20", does,
+		tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 			list := []ci.Event{e}
 			if e.Type == ci.EventPortInit {
 				list = change(e)
@@ -69,7 +66,7 @@ func initEventMutant(name, does string, change func(ci.Event) []ci.Event) Mutant
 			for _, e := range list {
 				deliver(e)
 			}
-		}})}
+		}})).By("mad.set.state-event").Needing(ci.CapLocalMAD).On("direct")
 }
 
 // pdsOfFirstCA makes each CA of a target allocate its PDs from the CA that was opened first and is still open.
@@ -169,9 +166,8 @@ func (s *offendedSRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
 
 // receiveKeepsMR returns a driver whose regions stay in use after a receive.
 func receiveKeepsMR() Mutant {
-	return Mutant{Name: "reread.receive-keeps-mr", Area: "reread", Breaks: "SAS-2.3-24", Case: "mr.destroy.completed",
-		Does: "a region into which something was received rejects its first Destroy",
-		Wrap: func(h ci.HCA) ci.HCA {
+	return Of("reread.receive-keeps-mr", "SAS-2.3-24",
+		"a region into which something was received rejects its first Destroy", func(h ci.HCA) ci.HCA {
 			used := &sync.Map{}
 			return tap.Layer(ciwrap.Layer{
 				MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return keptMR{ciwrap.MR{MR: m}, used} },
@@ -184,9 +180,8 @@ func receiveKeepsMR() Mutant {
 						}
 						return q.PostRecv(wrs)
 					})
-				},
-			})(h)
-		}}
+				}})(h)
+		}).By("mr.destroy.completed")
 }
 
 type keptMR struct {

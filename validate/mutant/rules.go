@@ -15,41 +15,32 @@ import (
 // Rules returns mutants that break statements of the specification about attributes, handles and the order of verbs.
 func Rules() []Mutant {
 	layer := func(name, breaks, does string, needs ci.Caps, l ciwrap.Layer) Mutant {
-		return Mutant{
-			Name: "rules." + name, Area: "rules", Breaks: breaks, Does: does, Needs: needs, Wrap: tap.Layer(l),
-		}
+		return Of("rules."+name, breaks, does, tap.Layer(l)).Needing(needs)
 	}
 	queryCA := func(name, breaks, does string, f func(a *ci.CAAttr)) Mutant {
 		return layer(name, breaks, does, 0, ciwrap.Layer{
-			CA: func(c ci.CA) ci.CA { return caQueryer{ciwrap.CA{CA: c}, f} },
-		})
+			CA: func(c ci.CA) ci.CA { return caQueryer{ciwrap.CA{CA: c}, f} }})
 	}
 	queryQP := func(name, breaks, does string, f func(a *ci.QPAttr)) Mutant {
 		return layer(name, breaks, does, 0, ciwrap.Layer{
-			QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return queryer{ciwrap.QP{QP: q}, f} },
-		})
+			QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return queryer{ciwrap.QP{QP: q}, f} }})
 	}
 	modify := func(name, breaks, does string, f func(q *modifier, set ci.QPField, a ci.QPAttr) error) Mutant {
 		return layer(name, breaks, does, 0, onModifyLayer(f))
 	}
 	reached := func(set ci.QPField, a ci.QPAttr, s ci.QPState) bool { return set&ci.QPFieldState != 0 && a.State == s }
 	list := []Mutant{
-		{Name: "rules.lazy-destroy", Area: "rules", Breaks: "SAS-0-01", Does: "MR.Destroy succeeds and does nothing",
-			Wrap: lazyRegions},
+		Of("rules.lazy-destroy", "SAS-0-01", "MR.Destroy succeeds and does nothing", lazyRegions),
 		layer("first-pd", "SAS-2.1-01", "CQs belong to the first PD of their CA", 0, ciwrap.Layer{
-			CA: func(c ci.CA) ci.CA { return &firstPD{CA: ciwrap.CA{CA: c}} },
-		}),
+			CA: func(c ci.CA) ci.CA { return &firstPD{CA: ciwrap.CA{CA: c}} }}),
 		layer("mr-without-pd", "SAS-2.1-02", "MR.Query returns no PD", 0, ciwrap.Layer{
 			MR: func(in ci.MR, _ ciwrap.MROrigin) ci.MR {
 				return mrQuery{ciwrap.MR{MR: in}, func(a *ci.MRAttr) { a.PD = nil }}
-			},
-		}),
+			}}),
 		layer("cq-in-newest-pd", "SAS-2.1-06", "CreateCQ from a destroyed PD uses the newest PD", 0, ciwrap.Layer{
-			CA: func(c ci.CA) ci.CA { return &newestPD{CA: ciwrap.CA{CA: c}} },
-		}),
+			CA: func(c ci.CA) ci.CA { return &newestPD{CA: ciwrap.CA{CA: c}} }}),
 		layer("cq-owner", "SAS-2.1-08", "CreateQP rejects CQs of another PD", 0, ciwrap.Layer{
-			PD: func(p ci.PD, _ ci.PDType) ci.PD { return &possessivePD{PD: ciwrap.PD{PD: p}, own: map[any]bool{}} },
-		}),
+			PD: func(p ci.PD, _ ci.PDType) ci.PD { return &possessivePD{PD: ciwrap.PD{PD: p}, own: map[any]bool{}} }}),
 		layer("no-early-context", "SAS-2.1-12", "the first completion callback of a CQ has no context", 0, ciwrap.Layer{
 			CQCreate: func(c ci.CQCreate) ci.CQCreate {
 				if fn := c.OnCompletion; fn != nil {
@@ -62,22 +53,18 @@ func Rules() []Mutant {
 					}
 				}
 				return c
-			},
-		}),
-		onlyBy("callbacks.early.handler", layer("late-context", "SAS-2.1-12",
+			}}),
+		layer("late-context", "SAS-2.1-12",
 			"events that come before OnEvent has returned have no context", ci.CapEventHandlers, ciwrap.Layer{
-				CA: func(c ci.CA) ci.CA { return lateContext{ciwrap.CA{CA: c}} },
-			})),
-		{Name: "rules.no-init-event", Area: "rules", Breaks: "SAS-2.1-20", Link: "direct", Needs: ci.CapLocalMAD,
-			Does: "a port that reaches Init raises no event",
-			Wrap: tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+				CA: func(c ci.CA) ci.CA { return lateContext{ciwrap.CA{CA: c}} }}).By("callbacks.early.handler"),
+		Of("rules.no-init-event", "SAS-2.1-20", "a port that reaches Init raises no event",
+			tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 				if e.Type != ci.EventPortInit {
 					deliver(e)
 				}
-			}})},
-		{Name: "rules.pkeys-unsupported", Area: "rules", Breaks: "SAS-2.1-13", Link: "direct", Needs: ci.CapLocalMAD,
-			Does: "the agent does not know the P_Key table",
-			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA {
+			}})).Needing(ci.CapLocalMAD).On("direct"),
+		Of("rules.pkeys-unsupported", "SAS-2.1-13", "the agent does not know the P_Key table",
+			tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA {
 				return madder{ciwrap.CA{CA: c}, func(m madder, port uint8, in, out *ci.MAD) error {
 					err := m.CA.LocalMAD(port, nil, in, out)
 					if err == nil && in != nil && out != nil && in[17] == 0x16 {
@@ -85,7 +72,7 @@ func Rules() []Mutant {
 					}
 					return err
 				}}
-			}})},
+			}})).Needing(ci.CapLocalMAD).On("direct"),
 		queryCA("hidden-agent", "SAS-2.1-16", "LocalMAD works although it is not claimed", func(a *ci.CAAttr) {
 			a.Caps = a.Caps&^ci.CapLocalMAD | ci.CapHardwareSMA
 			for i := range a.Ports {
@@ -125,11 +112,10 @@ func Rules() []Mutant {
 			}),
 		queryCA("odd-page", "CI-QueryCA-04", "a page size is not a power of two",
 			func(a *ci.CAAttr) { a.PageSizes = append([]uint64{3000}, a.PageSizes...) }),
-		{Name: "rules.query-once", Area: "rules", Breaks: "SAS-2.2-02", Does: "the second query of an adapter fails",
-			Wrap: func(h ci.HCA) ci.HCA {
-				n := &atomic.Int32{}
-				return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return failsOnce{ciwrap.CA{CA: c}, n} }})
-			}},
+		Of("rules.query-once", "SAS-2.2-02", "the second query of an adapter fails", func(h ci.HCA) ci.HCA {
+			n := &atomic.Int32{}
+			return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return failsOnce{ciwrap.CA{CA: c}, n} }})
+		}),
 		queryQP("qp-without-pd", "SAS-2.3-06", "QP.Query returns no PD", func(a *ci.QPAttr) { a.PD = nil }),
 		queryQP("qp-queues", "SAS-2.3-09", "QP.Query returns the CQs in the wrong order",
 			func(a *ci.QPAttr) { a.SendCQ, a.RecvCQ = a.RecvCQ, a.SendCQ }),
@@ -149,11 +135,9 @@ func Rules() []Mutant {
 					return in
 				}
 				return faced{ciwrap.MR{MR: in}, r}
-			},
-		}),
+			}}),
 		layer("shared-elsewhere", "SAS-2.3-15", "a shared region has memory of its own", ci.CapSharedMR, ciwrap.Layer{
-			PD: func(p ci.PD, _ ci.PDType) ci.PD { return privateShare{ciwrap.PD{PD: p}} },
-		}),
+			PD: func(p ci.PD, _ ci.PDType) ci.PD { return privateShare{ciwrap.PD{PD: p}} }}),
 		layer("physical-rights", "SAS-2.3-14", "Query of a physical region returns no access rights", ci.CapPhysicalMR,
 			ciwrap.Layer{MR: func(in ci.MR, o ciwrap.MROrigin) ci.MR {
 				if o.Kind != ciwrap.MRPhysical {
@@ -161,48 +145,41 @@ func Rules() []Mutant {
 				}
 				return mrQuery{ciwrap.MR{MR: in}, func(a *ci.MRAttr) { a.Access = 0 }}
 			}}),
-		{Name: "rules.window-first", Area: "rules", Breaks: "SAS-2.3-16", Needs: ci.CapMW1,
-			Does: "a window can be bound only to regions that were registered before it", Wrap: windowsFirst},
-		{Name: "rules.first-buffer", Area: "rules", Breaks: "SAS-2.3-17",
-			Does: "only the first key of a list is checked",
-			Wrap: tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
+		Of("rules.window-first", "SAS-2.3-16", "a window can be bound only to regions that were registered before it",
+			windowsFirst).Needing(ci.CapMW1),
+		Of("rules.first-buffer", "SAS-2.3-17", "only the first key of a list is checked",
+			tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
 				for i := range w.SGL {
 					w.SGL[i].LKey = w.SGL[0].LKey
 				}
-			})},
+			})),
 		layer("one-queue", "SAS-2.3-18", "the CQs of sends and receives are interchanged", 0,
 			ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
 				c.SendCQ, c.RecvCQ = c.RecvCQ, c.SendCQ
 				return c
 			}}),
 		layer("stays-armed", "SAS-2.3-20", "a CQ is armed again after its callback", 0, ciwrap.Layer{
-			PD: func(p ci.PD, _ ci.PDType) ci.PD { return rearming{ciwrap.PD{PD: p}} },
-		}),
+			PD: func(p ci.PD, _ ci.PDType) ci.PD { return rearming{ciwrap.PD{PD: p}} }}),
 		layer("no-poll-inside", "SAS-2.3-22", "Poll fails in a completion callback", 0, pollFailsInside()),
 		layer("mr-busy", "SAS-2.3-24", "a used region rejects its first Destroy", 0, ciwrap.Layer{
-			MR: func(in ci.MR, o ciwrap.MROrigin) ci.MR { return &stickyMR{MR: ciwrap.MR{MR: in}} },
-		}),
+			MR: func(in ci.MR, o ciwrap.MROrigin) ci.MR { return &stickyMR{MR: ciwrap.MR{MR: in}} }}),
 		layer("buffer-wears-out", "SAS-2.3-25", "the hundredth send of a QP sends nothing", 0, ciwrap.Layer{
-			QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &tired{QP: ciwrap.QP{QP: q}} },
-		}),
+			QP: func(q ci.QP, c ci.QPCreate) ci.QP { return &tired{QP: ciwrap.QP{QP: q}} }}),
 		layer("refusal-breaks-pd", "SAS-2.3-26", "a PD whose Destroy was rejected registers no more memory", 0,
 			ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return &offended{PD: ciwrap.PD{PD: p}} }}),
 		layer("rdd-beside", "CI-Claims-03", "AllocRDD returns an object together with Unsupported", 0, ciwrap.Layer{
-			PD: func(p ci.PD, _ ci.PDType) ci.PD { return rddBeside{ciwrap.PD{PD: p}} },
-		}),
+			PD: func(p ci.PD, _ ci.PDType) ci.PD { return rddBeside{ciwrap.PD{PD: p}} }}),
 		layer("half-cq", "CI-CreateCQ-01", "large CQs have half of the requested entries", 0, ciwrap.Layer{
 			CQCreate: func(c ci.CQCreate) ci.CQCreate {
 				if c.Size > 1024 {
 					c.Size /= 2
 				}
 				return c
-			},
-		}),
+			}}),
 		layer("verbs-fail-inside", "CI-Callback-03", "no AV can be created while an event is delivered", ci.CapAV,
 			avFailsInside()),
 		layer("sqd-no-sends", "CI-SQD-01", "posts to a drained QP are rejected", 0, ciwrap.Layer{
-			QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return sqdRefuses{ciwrap.QP{QP: q}} },
-		}),
+			QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return sqdRefuses{ciwrap.QP{QP: q}} }}),
 		modify("optional-access", "CI-ModifyQP-01", "access rights cannot be changed in the transition to RTS",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				if reached(set, a, ci.QPRTS) && set&(ci.QPFieldAccess|ci.QPFieldQKey) != 0 {
@@ -226,8 +203,7 @@ func Rules() []Mutant {
 				return portModifier{ciwrap.CA{CA: c}, ignoring(ci.PortFieldInitType)}
 			}})),
 		layer("one-guid", "SAS-2.1-11", "all adapters report the same GUID", 0, ciwrap.Layer{
-			HCA: func(h ci.HCA) ci.HCA { return oneGUID{ciwrap.HCA{HCA: h}} },
-		}),
+			HCA: func(h ci.HCA) ci.HCA { return oneGUID{ciwrap.HCA{HCA: h}} }}),
 		layer("no-destroy-meanwhile", "SAS-2.1-28", "a QP cannot be destroyed while an event is delivered", 0,
 			destroyFailsInside()),
 		layer("half-destroyed", "SAS-2.1-28", "Destroy of a QP in a callback fails and moves the QP to Error", 0,
@@ -242,14 +218,15 @@ func serviceRules(
 	modify func(name, breaks, does string, f func(q *modifier, set ci.QPField, a ci.QPAttr) error) Mutant,
 ) []Mutant {
 	wrap := func(name, breaks, does string, needs ci.Caps, link string, f func(ci.HCA) ci.HCA) Mutant {
-		return Mutant{
-			Name: "rules." + name, Area: "rules", Breaks: breaks, Does: does, Needs: needs, Link: link, Wrap: f,
-		}
+		return Of("rules."+name, breaks, does, f).Needing(needs).On(link)
 	}
 	return []Mutant{
 		layer("fmr-order", "CI-MapFMR-01", "the pages of an FMR are mapped in order of their addresses", ci.CapFMR,
 			ciwrap.Layer{FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR { return sortedFMR{ciwrap.FMR{FMR: f}} }}),
-		wrap("lost-callbacks", "CI-Notify-06", "every tenth completion callback is lost", 0, "", lostCallbacks),
+		wrap("lost-callbacks", "CI-Notify-06", "every tenth completion callback is lost", 0, "",
+			lostCallbacks(func(n int32) bool { return n%10 == 0 })),
+		wrap("few-callbacks", "CI-Notify-06", "an adapter makes twenty completion callbacks and no more", 0, "",
+			lostCallbacks(func(n int32) bool { return n > 20 })),
 		layer("plain-memory", "CI-RegisterMR-07", "memory without a direct view is rejected with InvalidPDHandle", 0,
 			ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD {
 				return pdRegister{ciwrap.PD{PD: p}, func(c ci.MRCreate) (ci.MR, error) {
@@ -260,8 +237,7 @@ func serviceRules(
 				}}
 			}}),
 		layer("sqd-no-receives", "CI-SQD-03", "receives cannot be posted in SQD", 0, ciwrap.Layer{
-			QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return sqdDeaf{ciwrap.QP{QP: q}} },
-		}),
+			QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return sqdDeaf{ciwrap.QP{QP: q}} }}),
 		modify("no-rnr-retry", "CI-SRQ-03", "the RNR retry count is taken as 0",
 			func(q *modifier, set ci.QPField, a ci.QPAttr) error {
 				a.RNRRetry = 0
@@ -272,8 +248,7 @@ func serviceRules(
 		wrap("srq-length", "CI-SRQ-05", "local protection errors complete with a length error", ci.CapSRQ, "",
 			status(ci.WCLocalProtErr, ci.WCLocalLenErr)),
 		layer("type-1-windows", "CI-BindMWTwo-02", "windows of type 2 are of type 1", ci.CapMW1|ci.CapMW2, ciwrap.Layer{
-			PD: func(p ci.PD, _ ci.PDType) ci.PD { return typeOne{ciwrap.PD{PD: p}} },
-		}),
+			PD: func(p ci.PD, _ ci.PDType) ci.PD { return typeOne{ciwrap.PD{PD: p}} }}),
 		wrap("open-window", "CI-CreateMW-01", "a new window has the key of a region", ci.CapMW1, "", openWindows),
 		wrap("registers-last", "CI-FastReg-03", "a fast registration is executed after the next request", ci.CapFastReg,
 			"", tap.Sends(func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
@@ -307,8 +282,7 @@ func serviceRules(
 		wrap("qp0-damages", "CI-SpecialQP-08", "QP0 damages received datagrams", ci.CapSpecialQP, "direct",
 			tap.MADInOf(ci.QP0, func(b []byte) { b[100] ^= 1 })),
 		layer("short-numbers", "CI-Teardown-09", "QP numbers have 7 bits", 0, ciwrap.Layer{
-			QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return shortNum{ciwrap.QP{QP: q}} },
-		}),
+			QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return shortNum{ciwrap.QP{QP: q}} }}),
 		wrap("short-reads", "IBTA-9.7-11", "a read returns one byte too few", 0, "",
 			ofOp(ci.OpRead, func(w *ci.SendWR) { shorten(w.SGL) })),
 		wrap("no-retry", "IBTA-9.7-13", "the retry count is taken as 0", 0, "",
@@ -344,14 +318,12 @@ func (h oneGUID) OpenCA(guid ci.GUID, fn func(ci.Event), arg any) (ci.CA, error)
 // destroyFailsInside makes QP.Destroy fail while an event is delivered.
 func destroyFailsInside() ciwrap.Layer {
 	var inside atomic.Int32
-	return ciwrap.Layer{
-		QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return destroyedOutside{ciwrap.QP{QP: q}, &inside} },
+	return ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return destroyedOutside{ciwrap.QP{QP: q}, &inside} },
 		Event: func(e ci.Event, deliver func(ci.Event)) {
 			inside.Add(1)
 			defer inside.Add(-1)
 			deliver(e)
-		},
-	}
+		}}
 }
 
 type destroyedOutside struct {
@@ -369,14 +341,12 @@ func (q destroyedOutside) Destroy() error {
 // destroyHalfInside lets Destroy fail on the goroutine of a callback and breaks the QP.
 func destroyHalfInside() ciwrap.Layer {
 	var inside atomic.Int32
-	return ciwrap.Layer{
-		QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return halfDestroyed{ciwrap.QP{QP: q}, &inside} },
+	return ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return halfDestroyed{ciwrap.QP{QP: q}, &inside} },
 		Event: func(e ci.Event, deliver func(ci.Event)) {
 			inside.Add(1)
 			defer inside.Add(-1)
 			deliver(e)
-		},
-	}
+		}}
 }
 
 type halfDestroyed struct {
@@ -398,14 +368,16 @@ func (f sortedFMR) Map(pages []uint64, iova uint64) (ci.Region, error) {
 	return f.FMR.Map(slices.Sorted(slices.Values(pages)), iova)
 }
 
-// lostCallbacks drops every tenth completion callback of an adapter.
-func lostCallbacks(h ci.HCA) ci.HCA {
-	n := &atomic.Int32{}
-	return ciwrap.Wrap(h, ciwrap.Layer{Completion: func(arg any, deliver func(any)) {
-		if n.Add(1)%10 != 0 {
-			deliver(arg)
-		}
-	}})
+// lostCallbacks drops the nth completion callback of an adapter if isLost(n) is true.
+func lostCallbacks(isLost func(n int32) bool) func(ci.HCA) ci.HCA {
+	return func(h ci.HCA) ci.HCA {
+		n := &atomic.Int32{}
+		return ciwrap.Wrap(h, ciwrap.Layer{Completion: func(arg any, deliver func(any)) {
+			if !isLost(n.Add(1)) {
+				deliver(arg)
+			}
+		}})
+	}
 }
 
 // sqdDeaf rejects receives in SQD.
@@ -432,8 +404,7 @@ func openWindows(h ci.HCA) ci.HCA {
 	key := &atomic.Uint32{}
 	return ciwrap.Wrap(h, ciwrap.Layer{
 		MR: func(in ci.MR, _ ciwrap.MROrigin) ci.MR { key.Store(uint32(in.Region().RKey)); return in },
-		MW: func(in ci.MW, _ ci.MWCreate) ci.MW { return openMW{ciwrap.MW{MW: in}, key} },
-	})
+		MW: func(in ci.MW, _ ci.MWCreate) ci.MW { return openMW{ciwrap.MW{MW: in}, key} }})
 }
 
 type openMW struct {
@@ -570,8 +541,7 @@ func windowsFirst(h ci.HCA) ci.HCA {
 	return ciwrap.Wrap(h, ciwrap.Layer{
 		MR: func(in ci.MR, _ ciwrap.MROrigin) ci.MR { return &numberedMR{ciwrap.MR{MR: in}, n.Add(1)} },
 		MW: func(in ci.MW, _ ci.MWCreate) ci.MW { return &numberedMW{ciwrap.MW{MW: in}, n.Add(1)} },
-		QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return ordered{ciwrap.QP{QP: q}} },
-	})
+		QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return ordered{ciwrap.QP{QP: q}} }})
 }
 
 type numberedMR struct {
@@ -618,14 +588,12 @@ func (p rearming) CreateCQ(c ci.CQCreate) (ci.CQ, error) {
 // pollFailsInside makes Poll fail while a completion callback runs.
 func pollFailsInside() ciwrap.Layer {
 	var inside atomic.Int32
-	return ciwrap.Layer{
-		CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return pollsOutside{ciwrap.CQ{CQ: c}, &inside} },
+	return ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return pollsOutside{ciwrap.CQ{CQ: c}, &inside} },
 		Completion: func(arg any, deliver func(any)) {
 			inside.Add(1)
 			defer inside.Add(-1)
 			deliver(arg)
-		},
-	}
+		}}
 }
 
 type pollsOutside struct {
@@ -643,14 +611,12 @@ func (c pollsOutside) Poll(wc []ci.WC) (int, error) {
 // avFailsInside makes CreateAV fail while an event is delivered.
 func avFailsInside() ciwrap.Layer {
 	var inside atomic.Int32
-	return ciwrap.Layer{
-		PD: func(p ci.PD, _ ci.PDType) ci.PD { return avOutside{ciwrap.PD{PD: p}, &inside} },
+	return ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return avOutside{ciwrap.PD{PD: p}, &inside} },
 		Event: func(e ci.Event, deliver func(ci.Event)) {
 			inside.Add(1)
 			defer inside.Add(-1)
 			deliver(e)
-		},
-	}
+		}}
 }
 
 type avOutside struct {

@@ -23,6 +23,7 @@ type Plan struct {
 	Set     *Set
 	Names   []string // globs over the names of mutants; empty means all
 	All     bool     // run every case over each mutant, not only those of the broken requirement
+	Cases   []string // globs: run only these cases, whatever requirements they name, and name all that catch
 	// Quick limits All: of the cases that do not name the broken requirement, only those run that took no longer over
 	// the correct driver, for maxElsewhere at most. 0 means all of them.
 	Quick    time.Duration
@@ -39,12 +40,16 @@ type Plan struct {
 type Outcome struct {
 	Mutant  Mutant
 	Caught  bool
-	Skipped bool     // the fault has no effect over this driver, or none that the cases can see; Why has the reason
-	By      string   // id of the case that caught it
-	Finding string   // the failure of that case
-	Others  []string // cases that failed for another reason
+	Skipped bool   // the fault has no effect over this driver, or none that the cases can see; Why has the reason
+	By      string // id of the case that caught it
+	Finding string // the failure of that case
+	// Catchers are all cases that caught it, with All or Cases. Otherwise the first case that does ends the run.
+	Catchers []string
+	Others   []string // cases that failed for another reason
+	Stray    string   // what the first of Others found
 	// Ran is the number of cases that were run, and Elsewhere how many of them failed in each area to which no case of
-	// the broken requirement belongs. The area of a case is the first word of its id.
+	// the broken requirement belongs, without those that are inconclusive. The area of a case is the first word of its
+	// id.
 	Ran       int
 	Elsewhere map[string]int
 	Why       string // reason, if it was not caught
@@ -84,13 +89,13 @@ func (r *Result) Line() string {
 	for i, o := range esc {
 		names[i] = o.Mutant.Name
 	}
-	return fmt.Sprintf(
-		"SELF TEST FAILED: %d of %d mutants escaped: %s%s", len(esc), tested, strings.Join(names, ", "), not,
-	)
+	return fmt.Sprintf("SELF TEST FAILED: %d of %d mutants escaped: %s%s", len(esc), tested, strings.Join(names, ", "),
+		not)
 }
 
-// Self runs the plan. First it runs the cases of all broken requirements over the correct driver, because a case that
-// fails there would catch any mutant. Then it runs the cases that passed over each mutant.
+// Self runs the plan. The mutants of a link and its settings run together. Before them, the cases of the requirements
+// that they break run over the correct driver, because a case that fails there would catch any mutant. The cases that
+// passed run over each mutant.
 func Self(ctx context.Context, p Plan) (*Result, error) {
 	list, err := p.choose()
 	if err != nil {
@@ -99,23 +104,34 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 	if err := errors.Join(p.Driver.CheckWorkers(p.Workers), p.Driver.CheckSettings(p.Setting.Options)); err != nil {
 		return nil, err
 	}
-	links := map[string]baseline{}
-	var first *validate.Report
-	for _, m := range list {
-		key, at := p.key(m), p.placed(m)
-		if links[key].report != nil {
-			continue
+	var keys []string
+	groups := map[string][]int{}
+	for i, m := range list {
+		key := p.key(m)
+		if groups[key] == nil {
+			keys = append(keys, key)
 		}
-		b, err := at.runCorrect(ctx, list, key)
+		groups[key] = append(groups[key], i)
+	}
+	res := &Result{Outcomes: make([]Outcome, len(list))}
+	for _, key := range keys {
+		m := list[groups[key][0]]
+		base, err := p.placed(m).runCorrect(ctx, list, key)
 		if err != nil {
 			return nil, err
 		}
-		links[key] = b
-		if first == nil || at.Setting.Link == p.Setting.Link && len(m.Values) == 0 {
-			first = b.report
+		if res.Baseline == nil || p.placed(m).Setting.Link == p.Setting.Link && len(m.Values) == 0 {
+			res.Baseline = base.report
+		}
+		if err := p.runGroup(ctx, list, groups[key], base, res.Outcomes); err != nil {
+			return nil, err
 		}
 	}
-	res := &Result{Baseline: first, Outcomes: make([]Outcome, len(list))}
+	return res, ctx.Err()
+}
+
+// runGroup runs the mutants with some indexes, and sets their outcomes. All of them have the same baseline.
+func (p Plan) runGroup(ctx context.Context, list []Mutant, indexes []int, base baseline, to []Outcome) error {
 	jobs := make(chan int)
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
@@ -133,26 +149,26 @@ func Self(ctx context.Context, p Plan) (*Result, error) {
 				if ctx.Err() != nil {
 					continue
 				}
-				res.Outcomes[i], errs[i] = p.placed(list[i]).run(ctx, w, list[i], links[p.key(list[i])])
+				to[i], errs[i] = p.placed(list[i]).run(ctx, w, list[i], base)
 				if p.Progress != nil && errs[i] == nil && ctx.Err() == nil {
 					mu.Lock()
-					p.Progress(res.Outcomes[i])
+					p.Progress(to[i])
 					mu.Unlock()
 				}
 			}
 		})
 	}
-	for i := range list {
+	for _, i := range indexes {
 		jobs <- i
 	}
 	close(jobs)
 	wg.Wait()
 	for i, err := range errs {
 		if err != nil {
-			return nil, fmt.Errorf("mutant %s: %w", list[i].Name, err)
+			return fmt.Errorf("mutant %s: %w", list[i].Name, err)
 		}
 	}
-	return res, ctx.Err()
+	return nil
 }
 
 // link returns the link that a mutant runs on: its own, if the driver has it.
@@ -195,15 +211,16 @@ type baseline struct {
 
 // runCorrect runs cases over the correct driver: those of the requirements that the mutants with this key break.
 func (p Plan) runCorrect(ctx context.Context, list []Mutant, key string) (b baseline, err error) {
-	broken := map[string]bool{}
+	broken, hasCompound := map[string]bool{}, false
 	for _, m := range list {
 		if p.key(m) == key {
-			broken[m.Breaks] = true
+			broken[m.Breaks], hasCompound = true, hasCompound || m.Compound
 		}
 	}
 	var ids []string
 	for _, c := range p.Catalog.Cases() {
-		if p.All || slices.ContainsFunc(c.Requirements, func(r string) bool { return broken[r] }) {
+		proves := slices.ContainsFunc(c.Requirements, func(r string) bool { return broken[r] })
+		if p.selects(c.ID) && (p.hasOnly() || p.All || hasCompound) || proves && !p.hasOnly() {
 			ids = append(ids, c.ID)
 		}
 	}
@@ -253,6 +270,15 @@ func (p Plan) choose() ([]Mutant, error) {
 	}), nil
 }
 
+// hasOnly reports whether only the cases that Cases selects run.
+func (p Plan) hasOnly() bool { return len(p.Cases) > 0 && !p.All }
+
+// selects reports whether Cases selects a case.
+func (p Plan) selects(id string) bool {
+	return len(p.Cases) == 0 ||
+		slices.ContainsFunc(p.Cases, func(g string) bool { ok, _ := path.Match(g, id); return ok })
+}
+
 // plan returns a plan that runs the cases over a driver.
 func (p Plan) plan(d validate.Driver, mutant string, ids []string) validate.Plan {
 	v := validate.Plan{
@@ -279,8 +305,12 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 	var prove, touch, others []string
 	for _, c := range p.Catalog.Cases() {
 		switch {
+		case p.hasOnly() || m.Compound:
+			if p.selects(c.ID) && base.good[c.ID] {
+				prove = append(prove, c.ID)
+			}
 		case m.Case != "" && m.Case != c.ID:
-			if p.All && base.quick[c.ID] {
+			if p.All && base.quick[c.ID] && p.selects(c.ID) {
 				others = append(others, c.ID)
 			}
 		case m.Hollow != 0:
@@ -292,11 +322,11 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 			prove = append(prove, c.ID)
 		case slices.Contains(c.Requirements, m.Breaks):
 			touch = append(touch, c.ID)
-		case p.All && base.quick[c.ID]:
+		case p.All && base.quick[c.ID] && p.selects(c.ID):
 			others = append(others, c.ID)
 		}
 	}
-	if m.Hollow != 0 && len(prove) == 0 { // a run of any case has the claims of the mutant
+	if m.Hollow != 0 && len(prove) == 0 && !p.hasOnly() { // a run of any case has the claims of the mutant
 		prove = append(prove, "claims.profile")
 	}
 	own := p.areas(m)
@@ -306,8 +336,8 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 		}
 		v := p.plan(m.Driver(p.Driver), m.Name, ids)
 		v.Workers, v.FirstWorker, v.OneAttempt = 1, worker, true
-		if !p.All {
-			v.Until = func(r *validate.Result) bool { return r.Blames(m.Breaks) }
+		if !p.All && !p.hasOnly() || m.Compound {
+			v.Until = m.isCaughtBy
 		} else if began := time.Now(); i == 2 && p.Quick > 0 {
 			v.Until = func(*validate.Result) bool { return time.Since(began) > maxElsewhere }
 		}
@@ -324,11 +354,15 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 				o.Ran++
 			}
 			switch {
-			case r.Blames(m.Breaks) && !o.Caught && (m.Case == "" || m.Case == r.Case):
-				o.Caught, o.By, o.Finding = true, r.Case, r.Failures[0].String()
+			case m.isCaughtBy(r) && (m.Case == "" || m.Case == r.Case || p.hasOnly()):
+				if o.Catchers = append(o.Catchers, r.Case); !o.Caught {
+					o.Caught, o.By, o.Finding = true, r.Case, r.Failures[0].String()
+				}
 			case r.Status == validate.Fail || r.Status == validate.Inconclusive || r.Status == validate.Error:
-				o.Others = append(o.Others, r.Case)
-				if a := areaOf(r.Case); !own[a] {
+				if o.Others = append(o.Others, r.Case); len(o.Others) == 1 && len(r.Failures) > 0 {
+					o.Stray = r.Case + ": " + r.Failures[0].Rule + ": " + r.Failures[0].String()
+				}
+				if a := areaOf(r.Case); !own[a] && r.Status != validate.Inconclusive {
 					o.Elsewhere[a]++
 				}
 			}
@@ -350,6 +384,11 @@ func (p Plan) run(ctx context.Context, worker int, m Mutant, base baseline) (Out
 		o.Why = fmt.Sprintf("%d cases of %s passed", len(prove)+len(touch), m.Breaks)
 	}
 	return o, nil
+}
+
+// isCaughtBy reports whether a result of a case that passes over the correct driver catches the mutant.
+func (m *Mutant) isCaughtBy(r *validate.Result) bool {
+	return r.Blames(m.Breaks) || m.Compound && r.Status == validate.Fail
 }
 
 // maxElsewhere is how long Quick cases of other requirements run over a mutant.

@@ -75,10 +75,8 @@ var staleParents = []tolerated{
 func Stale() []Mutant {
 	var out []Mutant
 	for _, v := range slices.Concat(toleratedVerbs, staleDestroys, staleParents) {
-		out = append(out, Mutant{
-			Name: "stale." + v.verb, Area: "stale", Breaks: v.breaks, Case: "stale." + v.verb, Needs: v.needs,
-			Does: "the verb " + v.verb + " works on a destroyed object", Wrap: tap.Layer(v.layer()),
-		})
+		out = append(out, Of("stale."+v.verb, v.breaks, "the verb "+v.verb+" works on a destroyed object",
+			tap.Layer(v.layer())).By("stale."+v.verb).Needing(v.needs))
 	}
 	return out
 }

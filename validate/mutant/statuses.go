@@ -68,23 +68,19 @@ var substitutions = []substitution{
 func Statuses() []Mutant {
 	out := make([]Mutant, 0, len(substitutions))
 	for _, s := range substitutions {
-		out = append(out, Mutant{
-			Name: s.name, Area: "status", Breaks: s.breaks, Does: s.does, Needs: s.needs, Wrap: tap.Layer(s.layer()),
-		})
+		out = append(out, Of(s.name, s.breaks, s.does, tap.Layer(s.layer())).Needing(s.needs))
 	}
 	return out
 }
 
 // layer returns the layer that replaces the status.
 func (s *substitution) layer() ciwrap.Layer {
-	return ciwrap.Layer{
-		CA:  func(c ci.CA) ci.CA { return subCA{ciwrap.CA{CA: c}, s} },
+	return ciwrap.Layer{CA: func(c ci.CA) ci.CA { return subCA{ciwrap.CA{CA: c}, s} },
 		PD:  func(p ci.PD, _ ci.PDType) ci.PD { return subPD{ciwrap.PD{PD: p}, s} },
 		CQ:  func(c ci.CQ, _ ci.CQCreate) ci.CQ { return subCQ{ciwrap.CQ{CQ: c}, s} },
 		QP:  func(q ci.QP, _ ci.QPCreate) ci.QP { return subQP{ciwrap.QP{QP: q}, s} },
 		MR:  func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return subMR{ciwrap.MR{MR: m}, s} },
-		FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR { return subFMR{ciwrap.FMR{FMR: f}, s} },
-	}
+		FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR { return subFMR{ciwrap.FMR{FMR: f}, s} }}
 }
 
 // result returns the error in place of err.

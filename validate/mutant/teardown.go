@@ -14,86 +14,53 @@ import (
 // Teardown returns mutants with faults in destruction, concurrency, callbacks and events.
 func Teardown() []Mutant {
 	qp := func(name, breaks, does string, f func(q ci.QP, c ci.QPCreate) ci.QP) Mutant {
-		return Mutant{Name: name, Area: "teardown", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{QP: f})}
+		return Of(name, breaks, does, tap.Layer(ciwrap.Layer{QP: f}))
 	}
 	events := func(name, breaks, does string, make func() func(e ci.Event, deliver func(ci.Event))) Mutant {
-		return Mutant{Name: name, Area: "events", Breaks: breaks, Does: does,
-			Wrap: func(h ci.HCA) ci.HCA { return ciwrap.Wrap(h, ciwrap.Layer{Event: make()}) }}
+		return Of(name, breaks, does, func(h ci.HCA) ci.HCA { return ciwrap.Wrap(h, ciwrap.Layer{Event: make()}) })
 	}
 	const none = ci.EventType(0)
 	return []Mutant{
 		qp("teardown.flush-on-destroy", "CI-Teardown-02", "Destroy flushes outstanding requests into the CQs",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return flusher{ciwrap.QP{QP: q}} }),
-		{
-			Name:   "teardown.purge",
-			Area:   "teardown",
-			Breaks: "CI-Teardown-03",
-			Does:   "completions of a destroyed QP are dropped",
-			Wrap: func(h ci.HCA) ci.HCA {
-				destroyed := &sync.Map{}
-				return ciwrap.Wrap(h, ciwrap.Layer{
-					QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
-						return &recordedQP{QP: ciwrap.QP{QP: q}, destroyed: destroyed}
-					},
-					CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return purger{ciwrap.CQ{CQ: c}, destroyed} },
-				})
-			},
-		},
+		Of("teardown.purge", "CI-Teardown-03", "completions of a destroyed QP are dropped", func(h ci.HCA) ci.HCA {
+			destroyed := &sync.Map{}
+			return ciwrap.Wrap(h, ciwrap.Layer{
+				QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
+					return &recordedQP{QP: ciwrap.QP{QP: q}, destroyed: destroyed}
+				},
+				CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return purger{ciwrap.CQ{CQ: c}, destroyed} },
+			})
+		}),
 		qp("teardown.post-after-destroy", "CI-Teardown-01", "posts to a destroyed QP succeed and are dropped",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return sponge{ciwrap.QP{QP: q}} }),
 		qp("teardown.busy-with-work", "CI-Teardown-02", "Destroy fails while work is outstanding",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return &clingy{QP: ciwrap.QP{QP: q}} }),
 		qp("teardown.drops-concurrent-post", "CI-Teardown-04", "one of two concurrent posts is lost",
 			func(q ci.QP, _ ci.QPCreate) ci.QP { return &postLoser{QP: ciwrap.QP{QP: q}} }),
-		{
-			Name:   "teardown.polled-twice",
-			Area:   "teardown",
-			Breaks: "CI-Teardown-04",
-			Does:   "every 64th completion is returned twice",
-			Wrap: tap.Layer(
-				ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return &stutterer{CQ: ciwrap.CQ{CQ: c}} }},
-			),
-		},
-		{
-			Name:   "teardown.leak",
-			Area:   "teardown",
-			Breaks: "CI-Teardown-05",
-			Does:   "some destroyed regions are kept",
-			Wrap: tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return &leakyPD{PD: ciwrap.PD{PD: p}} },
-				MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return &leakedMR{MR: ciwrap.MR{MR: m}} }}),
-		},
-		{
-			Name:   "teardown.aliased-qp",
-			Area:   "teardown",
-			Breaks: "CI-Teardown-06",
-			Does:   "the handle of a destroyed QP acts on the newest QP",
-			Wrap: func(h ci.HCA) ci.HCA {
+		Of("teardown.polled-twice", "CI-Teardown-04", "every 64th completion is returned twice",
+			tap.CQs(func(c ciwrap.CQ) ci.CQ { return &stutterer{CQ: c} })),
+		Of("teardown.leak", "CI-Teardown-05", "some destroyed regions are kept",
+			tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return &leakyPD{PD: ciwrap.PD{PD: p}} },
+				MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return &leakedMR{MR: ciwrap.MR{MR: m}} }})),
+		Of("teardown.aliased-qp", "CI-Teardown-06", "the handle of a destroyed QP acts on the newest QP",
+			func(h ci.HCA) ci.HCA {
 				newest := &atomic.Pointer[ci.QP]{}
 				return ciwrap.Wrap(h, ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 					newest.Store(&q)
 					return &aliased{QP: ciwrap.QP{QP: q}, newest: newest}
 				}})
-			},
-		},
-		{
-			Name:   "teardown.close-busy",
-			Area:   "teardown",
-			Breaks: "CI-Teardown-07",
-			Does:   "CA.Destroy succeeds although objects are left, and leaves the CA open",
-			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return careless{ciwrap.CA{CA: c}} }}),
-		},
-		{
-			Name:   "teardown.number-again",
-			Area:   "teardown",
-			Breaks: "CI-Teardown-08",
-			Does:   "a QP is created with the number of the QP destroyed last",
-			Wrap: func(h ci.HCA) ci.HCA {
+			}),
+		Of("teardown.close-busy", "CI-Teardown-07",
+			"CA.Destroy succeeds although objects are left, and leaves the CA open",
+			tap.CAs(func(c ciwrap.CA) ci.CA { return careless{c} })),
+		Of("teardown.number-again", "CI-Teardown-08", "a QP is created with the number of the QP destroyed last",
+			func(h ci.HCA) ci.HCA {
 				last := &atomic.Uint32{}
 				return ciwrap.Wrap(h, ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 					return &renumbered{QP: ciwrap.QP{QP: q}, num: ci.QPN(last.Swap(0)), last: last}
 				}})
-			},
-		},
+			}),
 		events("events.late", "SAS-2.1-30", "events are delayed, even beyond Destroy of the object",
 			func() func(ci.Event, func(ci.Event)) {
 				return func(e ci.Event, deliver func(ci.Event)) {
@@ -123,7 +90,7 @@ func Teardown() []Mutant {
 					}
 				}
 			}),
-		onlyBy("events.order.waiting", events("events.stacked", "SAS-2.3-21",
+		events("events.stacked", "SAS-2.3-21",
 			"events that wait for a callback are delivered newest first",
 			func() func(ci.Event, func(ci.Event)) {
 				var mu sync.Mutex
@@ -152,23 +119,16 @@ func Teardown() []Mutant {
 						}
 					}()
 				}
-			})),
-		events(
-			"events.no-comm",
-			"CI-EventComm-01",
-			"the event communication established is never raised",
+			}).By("events.order.waiting"),
+		events("events.no-comm", "CI-EventComm-01", "the event communication established is never raised",
 			func() func(ci.Event, func(ci.Event)) {
 				return func(e ci.Event, deliver func(ci.Event)) {
 					if e.Type != ci.EventQPComm {
 						deliver(e)
 					}
 				}
-			},
-		),
-		events(
-			"events.one-thread",
-			"CI-Callback-01",
-			"all callbacks wait for one another",
+			}),
+		events("events.one-thread", "CI-Callback-01", "all callbacks wait for one another",
 			func() func(ci.Event, func(ci.Event)) {
 				var mu sync.Mutex
 				return func(e ci.Event, deliver func(ci.Event)) {
@@ -176,57 +136,27 @@ func Teardown() []Mutant {
 					defer mu.Unlock()
 					deliver(e)
 				}
-			},
-		),
-		events(
-			"events.overlap",
-			"CI-Callback-02",
-			"each event is delivered on its own goroutine",
+			}),
+		events("events.overlap", "CI-Callback-02", "each event is delivered on its own goroutine",
 			func() func(ci.Event, func(ci.Event)) {
 				return func(e ci.Event, deliver func(ci.Event)) { go deliver(e) }
-			},
-		),
-		events(
-			"events.no-port-down",
-			"CI-PortEvent-01",
-			"a port that goes down causes no event",
+			}),
+		events("events.no-port-down", "CI-PortEvent-01", "a port that goes down causes no event",
 			func() func(ci.Event, func(ci.Event)) {
 				return func(e ci.Event, deliver func(ci.Event)) {
 					if e.Type != ci.EventPortDown {
 						deliver(e)
 					}
 				}
-			},
-		),
-		{
-			Name:   "events.open-only",
-			Area:   "events",
-			Breaks: "CI-EventHandler-01",
-			Does:   "events of a port reach only the callback given to OpenCA",
-			Needs:  ci.CapEventHandlers,
-			Wrap: tap.Layer(
-				ciwrap.Layer{
-					OnEvent: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil },
-				},
-			),
-		},
-		{
-			Name:   "events.handler-lives",
-			Area:   "events",
-			Breaks: "CI-EventHandler-02",
-			Does:   "a destroyed handler still receives events",
-			Needs:  ci.CapEventHandlers,
-			Wrap:   tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &listening{CA: ciwrap.CA{CA: c}} }}),
-		},
-		{
-			Name:   "events.handlers-only",
-			Area:   "events",
-			Breaks: "SAS-2.3-04",
-			Does:   "the callback given to OpenCA receives no events",
-			Wrap: tap.Layer(
-				ciwrap.Layer{OpenCA: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil }},
-			),
-		},
+			}),
+		Of("events.open-only", "CI-EventHandler-01", "events of a port reach only the callback given to OpenCA",
+			tap.Layer(ciwrap.Layer{
+				OnEvent: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil }})).
+			Needing(ci.CapEventHandlers),
+		Of("events.handler-lives", "CI-EventHandler-02", "a destroyed handler still receives events",
+			tap.CAs(func(c ciwrap.CA) ci.CA { return &listening{CA: c} })).Needing(ci.CapEventHandlers),
+		Of("events.handlers-only", "SAS-2.3-04", "the callback given to OpenCA receives no events", tap.Layer(
+			ciwrap.Layer{OpenCA: func(func(ci.Event), any) (func(ci.Event), any) { return func(ci.Event) {}, nil }})),
 	}
 }
 

@@ -12,85 +12,57 @@ import (
 func Windows() []Mutant {
 	type bindFunc = func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error)
 	bind := func(name, breaks, does string, f bindFunc) Mutant {
-		return Mutant{
-			Name:   name,
-			Area:   "mw",
-			Breaks: breaks,
-			Does:   does,
-			Needs:  ci.CapMW1,
-			Wrap: tap.Layer(ciwrap.Layer{
-				QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return binder{ciwrap.QP{QP: q}, f} }}),
-		}
+		return Of(name, breaks, does, tap.QPs(func(q ciwrap.QP) ci.QP { return binder{q, f} })).Needing(ci.CapMW1)
 	}
 	window := func(name, breaks, does string, f func(in ciwrap.MW) ci.MW) Mutant {
-		return Mutant{Name: name, Area: "mw", Breaks: breaks, Does: does, Wrap: tap.Layer(ciwrap.Layer{
-			MW: func(in ci.MW, _ ci.MWCreate) ci.MW { return f(ciwrap.MW{MW: in}) }})}
-	}
-	post := func(name, breaks, does string, needs ci.Caps, f func(*ci.SendWR)) Mutant {
-		m := fastPost(name, breaks, does, needs, f)
-		m.Area = "mw"
-		return m
+		return Of(name, breaks, does, tap.MWs(f))
 	}
 	return []Mutant{
-		bind(
-			"mw.any-key",
-			"CI-BindMW-04",
-			"a bind does not check the current key",
+		bind("mw.any-key", "CI-BindMW-04", "a bind does not check the current key",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				if b.MW != nil {
 					b.Key = b.MW.Key()
 				}
 				return q.BindMW(id, flags, b)
-			},
-		),
-		bind(
-			"mw.whole-region",
-			"CI-BindMW-01",
-			"a window covers all of its region",
+			}),
+		bind("mw.whole-region", "CI-BindMW-01", "a window covers all of its region",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				if b.Length > 0 && b.MR != nil {
 					r := b.MR.Region()
 					b.Addr, b.Length = r.Addr, r.Length
 				}
 				return q.BindMW(id, flags, b)
-			},
-		),
-		bind(
-			"mw.reads-too",
-			"CI-BindMW-01",
-			"every window grants remote reads",
+			}),
+		bind("mw.reads-too", "CI-BindMW-01", "every window grants remote reads",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				if b.Length > 0 {
 					b.Access |= ci.RemoteRead
 				}
 				return q.BindMW(id, flags, b)
-			},
-		),
-		bind(
-			"mw.old-key",
-			"CI-BindMW-02",
-			"BindMW returns the previous key",
+			}),
+		bind("mw.atomics-of-region", "CI-BindMW-01", "a window grants atomics if its region does",
+			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
+				if b.Length > 0 && b.MR != nil {
+					if a, err := b.MR.Query(); err == nil {
+						b.Access |= a.Access & ci.RemoteAtomic
+					}
+				}
+				return q.BindMW(id, flags, b)
+			}).By("mw.rights"),
+		bind("mw.old-key", "CI-BindMW-02", "BindMW returns the previous key",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				_, err := q.BindMW(id, flags, b)
 				return b.Key, err
-			},
-		),
-		bind(
-			"mw.never-unbinds",
-			"CI-BindMW-03",
-			"a bind of length 0 does nothing",
+			}),
+		bind("mw.never-unbinds", "CI-BindMW-03", "a bind of length 0 does nothing",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				if b.Length > 0 || b.MW == nil {
 					return q.BindMW(id, flags, b)
 				}
 				_, err := q.PostSend([]ci.SendWR{{ID: id, Op: ci.OpNop, Flags: flags}})
 				return b.Key, err
-			},
-		),
-		bind(
-			"mw.clipped",
-			"CI-BindMW-05",
-			"a bind beyond the region is limited to the region",
+			}),
+		bind("mw.clipped", "CI-BindMW-05", "a bind beyond the region is limited to the region",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				if b.Length > 0 && b.MR != nil {
 					r := b.MR.Region()
@@ -99,120 +71,65 @@ func Windows() []Mutant {
 					}
 				}
 				return q.BindMW(id, flags, b)
-			},
-		),
-		bind(
-			"mw.any-service",
-			"CI-BindMW-06",
-			"a bind on a datagram QP returns InvalidParameter",
+			}),
+		bind("mw.any-service", "CI-BindMW-06", "a bind on a datagram QP returns InvalidParameter",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				k, err := q.BindMW(id, flags, b)
 				if ci.StatusOf(err) == ci.InvalidServiceType {
 					err = &ci.Error{Verb: "QP.BindMW", Status: ci.InvalidParameter}
 				}
 				return k, err
-			},
-		),
-		bind(
-			"mw.always-signaled",
-			"CI-BindMW-08",
-			"every bind causes a completion",
+			}),
+		bind("mw.always-signaled", "CI-BindMW-08", "every bind causes a completion",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				return q.BindMW(id, flags|ci.SendSignaled, b)
-			},
-		),
-		bind(
-			"mw.no-region",
-			"CI-BindMW-09",
-			"a bind without region unbinds",
+			}),
+		bind("mw.no-region", "CI-BindMW-09", "a bind without region unbinds",
 			func(q ciwrap.QP, id uint64, flags ci.SendFlags, b ci.MWBind) (ci.Key, error) {
 				if b.MR == nil {
 					b.Length = 0
 				}
 				return q.BindMW(id, flags, b)
-			},
-		),
-		window(
-			"mw.outlives", "CI-DestroyMW-01", "a bound window stays accessible after Destroy",
-			func(in ciwrap.MW) ci.MW { return &lazyMW{MW: in} },
-		),
-		window(
-			"mw.query-key", "CI-QueryMW-01", "Query returns the first key of the window",
-			func(in ciwrap.MW) ci.MW { return firstKey{in, in.Key()} },
-		),
-		{
-			Name:   "mw.region-not-busy",
-			Area:   "mw",
-			Breaks: "CI-DestroyMW-02",
-			Does:   "Destroy of a region with a bound window succeeds",
-			Needs:  ci.CapMW1,
-			Wrap:   tap.Layer(ciwrap.Layer{MR: neverBusy}),
-		},
-		{
-			Name:   "mw.by-post",
-			Area:   "mw",
-			Breaks: "CI-BindMW-10",
-			Does:   "OpBindMW also binds windows of type 1",
-			Needs:  ci.CapMW1 | ci.CapMW2,
-			Wrap: tap.Layer(
-				ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return postBinder{ciwrap.QP{QP: q}} }},
-			),
-		},
-		post(
-			"mw2.any-key",
-			"CI-BindMWTwo-05",
-			"a bind with a key that has another index leaves the key of the window as it is",
-			ci.CapMW2,
+			}),
+		window("mw.outlives", "CI-DestroyMW-01", "a bound window stays accessible after Destroy",
+			func(in ciwrap.MW) ci.MW { return &lazyMW{MW: in} }),
+		window("mw.query-key", "CI-QueryMW-01", "Query returns the first key of the window",
+			func(in ciwrap.MW) ci.MW { return firstKey{in, in.Key()} }),
+		Of("mw.region-not-busy", "CI-DestroyMW-02", "Destroy of a region with a bound window succeeds",
+			tap.Layer(ciwrap.Layer{MR: neverBusy})).Needing(ci.CapMW1),
+		Of("mw.by-post", "CI-BindMW-10", "OpBindMW also binds windows of type 1",
+			tap.QPs(func(q ciwrap.QP) ci.QP { return postBinder{q} })).Needing(ci.CapMW1 | ci.CapMW2),
+		fastPost("mw2.any-key", "CI-BindMWTwo-05",
+			"a bind with a key that has another index leaves the key of the window as it is", ci.CapMW2,
 			func(w *ci.SendWR) {
 				if b := bindOf(w); b != nil && b.MW != nil && b.MW.Key()>>8 != b.Key>>8 {
 					b.Key = b.MW.Key()
 				}
-			},
-		),
-		post(
-			"mw2.long-empty",
-			"CI-BindMWTwo-04",
-			"a bind of length 0 binds one byte",
-			ci.CapMW2,
+			}),
+		fastPost("mw2.long-empty", "CI-BindMWTwo-04", "a bind of length 0 binds one byte", ci.CapMW2,
 			func(w *ci.SendWR) {
 				if b := bindOf(w); b != nil {
 					b.Length = max(b.Length, 1)
 				}
-			},
-		),
-		post(
-			"mw2.not-zero-based",
-			"CI-BindMWTwo-06",
-			"ZeroBased of a window is ignored",
-			ci.CapMW2|ci.CapZeroBased,
+			}),
+		fastPost("mw2.not-zero-based", "CI-BindMWTwo-06", "ZeroBased of a window is ignored", ci.CapMW2|ci.CapZeroBased,
 			func(w *ci.SendWR) {
 				if b := bindOf(w); b != nil {
 					b.Access &^= ci.ZeroBased
 				}
-			},
-		),
-		post(
-			"mw2.own-key",
-			"CI-BindMWTwo-01",
-			"the HCA chooses the low bits of a type 2 window's key",
-			ci.CapMW2,
+			}),
+		fastPost("mw2.own-key", "CI-BindMWTwo-01", "the HCA chooses the low bits of a type 2 window's key", ci.CapMW2,
 			func(w *ci.SendWR) {
 				if b := bindOf(w); b != nil {
 					b.Key ^= 0x55
 				}
-			},
-		),
-		post(
-			"mw2.no-invalidate",
-			"CI-BindMWTwo-03",
-			"a local invalidate does nothing",
-			ci.CapMW2,
+			}),
+		fastPost("mw2.no-invalidate", "CI-BindMWTwo-03", "a local invalidate does nothing", ci.CapMW2,
 			func(w *ci.SendWR) {
 				if w.Op == ci.OpLocalInv {
 					w.Op = ci.OpNop
 				}
-			},
-		),
+			}),
 	}
 }
 

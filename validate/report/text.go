@@ -95,8 +95,9 @@ func Block(r *validate.Report, x *validate.Result) string {
 
 // doubts describes the kinds of doubt.
 var doubts = map[validate.Doubt]string{
-	validate.DoubtLoss: "the link may have lost a packet, or the machine may have been too busy",
-	validate.DoubtTime: "the machine may have been too busy",
+	validate.DoubtLoss:    "the link may have lost a packet, or the machine may have been too busy",
+	validate.DoubtTime:    "the machine may have been too busy",
+	validate.DoubtNetwork: "the network may have lost a packet",
 }
 
 // attempt describes one of several attempts in a line.
@@ -151,7 +152,7 @@ func digest(stacks string) string {
 			out = append(out, p)
 		}
 	}
-	if i := strings.Index(stacks, "panic: "); i >= 0 || len(out) == 0 {
+	if found := strings.Contains(stacks, "panic: "); found || len(out) == 0 {
 		return strings.Join(parts[:min(2, len(parts))], "\n\n")
 	}
 	return strings.Join(out, "\n\n")

@@ -76,6 +76,24 @@ func (s Scope) Should(id, section, source, text string) Requirement {
 	return Requirement{ID: id, Text: text, Level: Should, Section: section, Source: source, Scope: s}
 }
 
+// ParseTable parses a table of requirements of level MUST in this scope. A line has the id, the section, the source and
+// the sentence, separated by tabs. Empty lines and lines that begin with # are comments.
+func (s Scope) ParseTable(table string) ([]Requirement, error) {
+	var out []Requirement
+	for line := range strings.Lines(table) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		f := strings.Split(line, "\t")
+		if len(f) != 4 {
+			return nil, fmt.Errorf("requirements: %q: %d columns, want id, section, source and sentence", f[0], len(f))
+		}
+		out = append(out, s.Must(f[0], f[1], f[2], f[3]))
+	}
+	return out, nil
+}
+
 // Requirement is one rule.
 type Requirement struct {
 	ID      string `json:"id"`

@@ -22,6 +22,14 @@ func TestSAS(t *testing.T) {
 	assert.Equal(t, "SAS-2.4-18", all[91].ID)
 }
 
+func TestParseTable(t *testing.T) {
+	list, err := AccessLayer.ParseTable("# id\n\nCI-A-01\tCI context\tal\tOne sentence.\n")
+	require.NoError(t, err)
+	assert.Equal(t, []Requirement{AccessLayer.Must("CI-A-01", "CI context", "al", "One sentence.")}, list)
+	_, err = AccessLayer.ParseTable("CI-A-01\tCI context\tOne sentence.\n")
+	assert.EqualError(t, err, `requirements: "CI-A-01": 3 columns, want id, section, source and sentence`)
+}
+
 func TestBookRejects(t *testing.T) {
 	ok := Requirement{ID: "CI-CreateCQ-01", Text: "x", Level: Must, Section: "IBTA 11.2.6", Scope: Driver}
 	_, err := NewBook([]Requirement{ok})

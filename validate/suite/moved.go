@@ -1,19 +1,26 @@
 package suite
 
 import (
-	_ "embed" // for the table
+	_ "embed" // for the tables
+	"errors"
 
 	"ciddk/validate"
+	"ciddk/validate/req"
 )
 
 //go:embed moved.txt
 var movedTable string
 
-// moved returns the cases that left the catalog. A test checks that their successors exist.
+//go:embed kitrules.txt
+var kitRules string
+
+// moved returns the cases that left the catalog, and the rules of the kit's own code, which have no other cases. A test
+// checks that the successors of the cases exist.
 func moved() validate.Suite {
 	list, err := validate.ParseMoved(movedTable)
-	if err != nil {
+	rules, errRules := req.AccessLayer.ParseTable(kitRules)
+	if err = errors.Join(err, errRules); err != nil {
 		panic("suite: " + err.Error())
 	}
-	return validate.Suite{Name: "moved", Moved: list}
+	return validate.Suite{Name: "moved", Moved: list, Requirements: rules}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +13,7 @@ import (
 // TestMain also runs the peer process, because the program under test starts itself again.
 func TestMain(m *testing.M) {
 	bench.RunRole()
-	os.Exit(m.Run())
+	m.Run()
 }
 
 func TestRun(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -159,8 +160,8 @@ func (m *member) stop() error {
 // stop ends the processes, the newest first.
 func (c *crew) stop() error {
 	var errs []error
-	for i := len(c.members) - 1; i >= 0; i-- {
-		errs = append(errs, c.members[i].stop())
+	for _, v := range slices.Backward(c.members) {
+		errs = append(errs, v.stop())
 	}
 	return errors.Join(errs...)
 }

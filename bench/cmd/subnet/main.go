@@ -176,7 +176,7 @@ func (c *allToAllCmd) one(n int) error {
 		ports = append(ports, p)
 	}
 	payload := [][]byte{make([]byte, c.Payload)}
-	begin, start := time.Now(), k.Now()
+	begin, start := time.Now(), k.Elapsed()
 	for shift := 1; shift < n; shift++ {
 		for i, p := range ports {
 			to := ports[(i+shift)%n].Attr().LID
@@ -195,7 +195,7 @@ func (c *allToAllCmd) one(n int) error {
 		return fmt.Errorf("%d of %d messages arrived", received, n*(n-1))
 	}
 	took := time.Since(begin)
-	fmt.Fprintf(os.Stdout, "%8d  %8d  %12v  %9v  %10d\n", n, received, (k.Now() - start).Round(time.Microsecond),
+	fmt.Fprintf(os.Stdout, "%8d  %8d  %12v  %9v  %10d\n", n, received, (k.Elapsed() - start).Round(time.Microsecond),
 		took.Round(time.Millisecond), took.Nanoseconds()/int64(received))
 	return nil
 }

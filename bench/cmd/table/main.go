@@ -1,6 +1,6 @@
 // Command table runs every comparison of package bench and prints the table of ratios, as Markdown. With -write it
 // replaces the table in a page, between the lines <!-- table by bench/cmd/table --> and <!-- end of table -->, and
-// writes the charts that this part shows beside the page: performance-bandwidth.svg and performance-latency.svg for
+// writes the charts of the page beside it: performance-bandwidth.svg and performance-latency.svg for
 // performance.md.
 //
 //	go run ./bench/cmd/table -write docs/performance.md

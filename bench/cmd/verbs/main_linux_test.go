@@ -14,7 +14,7 @@ import (
 // TestMain also runs the other processes, because the program under test starts itself again.
 func TestMain(m *testing.M) {
 	bench.RunRole()
-	os.Exit(m.Run())
+	m.Run()
 }
 
 func TestRun(t *testing.T) {

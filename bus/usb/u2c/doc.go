@@ -1,7 +1,7 @@
 // Package u2c speaks the protocol of the Diolan DIMAX U2C-12, a USB adapter for I2C buses that Mellanox sells as
 // MTUSB-1.
 //
-// An Adapter is made over a Pipe: two bulk endpoints, from package bus/usb or from the fake of package u2cfake.
+// An Adapter is made over a Pipe: two bulk endpoints, from package bus/usb or from a fake in a test.
 //
 //	a, err := u2c.Open(ctx, pipe, u2c.Config{})
 //	…

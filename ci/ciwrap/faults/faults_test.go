@@ -27,8 +27,7 @@ func TestVerbsAreThoseOfCI(t *testing.T) {
 		reflect.TypeFor[ci.Mcast](),
 		reflect.TypeFor[ci.MR](), reflect.TypeFor[ci.FMR](), reflect.TypeFor[ci.MW](), reflect.TypeFor[ci.RDD](),
 		reflect.TypeFor[ci.EEC](), reflect.TypeFor[ci.DMA]()} {
-		for i := range typ.NumMethod() {
-			m := typ.Method(i)
+		for m := range typ.Methods() {
 			if n := m.Type.NumOut(); n > 0 && m.Type.Out(n-1) == reflect.TypeFor[error]() {
 				want = append(want, typ.Name()+"."+m.Name)
 			}

@@ -34,13 +34,19 @@ type Config struct {
 	Drivers []validate.Driver   // the first one is the default
 	Suites  []validate.Suite    //
 	Mutants [][]mutant.Mutant   // for the command self; may be empty
-	Layers  []Layer             // for --through; may be empty
+	Layers  []validate.Layer    // for --through; may be empty
 	Stdout  io.Writer           // nil means os.Stdout
 	Stderr  io.Writer           // nil means os.Stderr
 	Getenv  func(string) string // nil means os.Getenv
 	// Init writes a new module for the command init and returns the name of its package. If Init is nil, the command
 	// does not exist.
 	Init func(Scaffold) (name string, err error)
+	// Peer is the driver for adapters that run a program of others, for the command wire, and PeerSuite are its cases.
+	// If Peer.Open is nil, the command fails.
+	Peer      validate.Driver
+	PeerSuite validate.Suite
+	// Elsewhere are drivers of other programs, which this one starts for them.
+	Elsewhere []Elsewhere
 }
 
 // app is a checked Config. kong passes it to the commands.
@@ -51,6 +57,7 @@ type app struct {
 	mutants *mutant.Set
 	ctx     context.Context
 	args    []string
+	isPeer  bool // see of
 }
 
 // commands are the commands and flags of the program.
@@ -58,6 +65,7 @@ type commands struct {
 	Run     runCmd     `cmd:"" help:"Run the cases over a driver and print a verdict."`
 	List    listCmd    `cmd:"" help:"List the cases, or the requirements with their cases."`
 	Explain explainCmd `cmd:"" help:"Explain a requirement or a case."`
+	Wire    wireCmd    `cmd:"" help:"Judge an adapter that runs a stock program, at its wire alone."`
 	Explore exploreCmd `cmd:"" help:"Drive a driver and a model of the interface with random verbs, and compare them."`
 	Drivers driversCmd `cmd:"" help:"List the drivers of this program with their links and settings."`
 	Self    selfCmd    `cmd:"" help:"Test the certifier with drivers that have deliberate faults; each must be caught."`
@@ -136,6 +144,9 @@ func Main(c Config, args []string) (code int) {
 	if err != nil {
 		fmt.Fprintf(c.Stderr, "%s: %v\nSee %s --help.\n", c.Name, err, c.Name)
 		return validate.ExitUsage
+	}
+	if e, ok := a.elsewhere(&cmds, kctx.Command()); ok {
+		return a.status(e.run(args))
 	}
 	return a.status(kctx.Run())
 }

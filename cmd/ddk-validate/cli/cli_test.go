@@ -25,6 +25,10 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"ddk-validate": func() { os.Exit(cli.Main(config(), os.Args[1:])) },
+		"validate-far": func() { // the program of the driver far
+			fmt.Println(os.Args)
+			os.Exit(6)
+		},
 	})
 }
 
@@ -60,6 +64,8 @@ func config() cli.Config {
 		return open(ctx, o)
 	}
 	return cli.Config{
+		Elsewhere: []cli.Elsewhere{{Driver: "far", Description: "far away", Program: "validate-far"},
+			{Driver: "lost", Description: "nowhere", Program: "validate-lost", Build: "make lost"}},
 		Name: "ddk-validate",
 		Drivers: append([]validate.Driver{
 			drv("good", fakehca.Faults{}),
@@ -89,10 +95,10 @@ var supported = []string{
 	"open.guid", "open.unknown", "open.arguments", "open.twice", "open.reopen", "open.close-busy", "query.limits",
 	"query.limits-connection", "query.ports", "query.page-sizes", "query.snapshot", "pd.types", "pd.busy", "pd.stale",
 	"pd.cq-from-stale", "cq.create.sizes", "cq.create.bad-size", "cq.poll.empty", "cq.destroy.busy", "cq.stale",
-	"cq.other-pd", "qp.create.reset", "qp.create.granted", "qp.create.numbers", "qp.create.limits", "qp.stale",
+	"cq.other-pd", "qp.create.reset", "qp.create.granted", "qp.create.numbers", "qp.create.limits", "stale.qp.query",
 }
 
-// lossyGUID is the GUID of the adapters for which the cases of attempts are made.
+// lossyGUID is the GUID of lossy's adapters. The cases of attempts depend on it.
 const lossyGUID = 0xabd
 
 // lossy returns a driver with two links. The first may lose packets; the second is in memory and cannot.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"ciddk/validate"
-	"ciddk/validate/model/explore"
+	"ciddk/validate/explore"
 )
 
 type exploreCmd struct {
@@ -22,6 +22,7 @@ type exploreCmd struct {
 	Traces  uint64            `help:"Number of traces; 0: as many as there is time for."`
 	First   uint64            `help:"Number of the first trace, to repeat a finding."`
 	Steps   int               `default:"40" help:"Steps of a trace."`
+	Rows    uint64            `default:"400" help:"Number of the first traces that combine features systematically."`
 	Program string            `help:"Write a Go test that repeats a finding." placeholder:"FILE"`
 	Verbose bool              `short:"v" help:"Report traces that failed and did not fail again."`
 	Mutant  string            `hidden:""`
@@ -55,6 +56,7 @@ func (e *exploreCmd) Run(a *app) error {
 	c := explore.Config{
 		Open: func(ctx context.Context) (*validate.Target, error) { return d.Open(ctx, o) },
 		Seed: e.Seed, Traces: e.Traces, First: e.First, Steps: e.Steps,
+		Rows: e.Rows, Pairs: &explore.Pairs{},
 	}
 	if e.Verbose {
 		c.Verbose = func(s string) { fmt.Fprintln(a.Stderr, s) }
@@ -65,6 +67,10 @@ func (e *exploreCmd) Run(a *app) error {
 	}
 	if f == nil {
 		fmt.Fprintf(a.Stdout, "%d traces with seed %d: no rule is broken.\n", n, e.Seed)
+		if visited, permitted := c.Pairs.Count(); permitted > 0 {
+			fmt.Fprintf(a.Stdout, "They visited %d of the %d pairs of features that the adapters permit.\n", visited,
+				permitted)
+		}
 		return nil
 	}
 	if r, ok := a.catalog.Requirement(string(f.Violation.Rule)); ok {

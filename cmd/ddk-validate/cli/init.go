@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 )
 
@@ -22,14 +23,18 @@ func (i *initCmd) Run(a *app) error {
 	if err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
+	tidy := ""
+	if _, err := os.Stat(filepath.Join(i.Dir, "go.sum")); err != nil {
+		tidy = "    go mod tidy\n" // the kit is a published version
+	}
 	fmt.Fprintf(a.Stdout, `Package %s of module %s is in %s.
 It is a driver for a device in software that passes the certifier. Next:
 
     cd %s
-    go test ./...
+%s    go test ./...
     go run ./cmd/validate run --expect testdata/expectations.json
 
 The file README.md there describes the steps after that.
-`, name, i.Module, filepath.Clean(i.Dir), i.Dir)
+`, name, i.Module, filepath.Clean(i.Dir), i.Dir, tidy)
 	return nil
 }

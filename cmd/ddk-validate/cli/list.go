@@ -18,6 +18,7 @@ import (
 type listCmd struct {
 	Case     patterns `help:"Only cases whose id matches." placeholder:"GLOB"`
 	JSON     bool     `name:"json" help:"Print JSON: the cases, and every requirement with its cases."`
+	Peer     bool     `help:"The cases of the command wire, in place of those for drivers."`
 	Coverage bool     `help:"Print every requirement with its cases, or the reason why it has none."`
 	Untested bool     `help:"Print the requirements that lack a case, a check of their own or a mutant."`
 	Table    bool     `help:"Print the coverage as a Markdown table, for documentation."`
@@ -36,6 +37,9 @@ type listedCase struct {
 
 // Run executes the command.
 func (l *listCmd) Run(a *app) error {
+	if l.Peer {
+		a = a.of(a.Config.Peer.Name)
+	}
 	cases, err := a.catalog.Select(validate.Selection{Cases: l.Case})
 	if err != nil {
 		return err
@@ -183,6 +187,11 @@ func (e *explainCmd) Run(a *app) error {
 		}
 		return nil
 	}
+	if p := a.of(a.Config.Peer.Name); p != a {
+		if slices.Contains(p.catalog.IDs(), e.ID) {
+			return e.Run(p)
+		}
+	}
 	return &exitError{validate.ExitNothing, errors.New(noID(e.ID, a.catalog.IDs()))}
 }
 
@@ -215,7 +224,11 @@ type driversCmd struct{}
 
 // Run executes the command.
 func (*driversCmd) Run(a *app) error {
-	for i, d := range a.drivers.All() {
+	list := a.drivers.All()
+	if a.Config.Peer.Open != nil {
+		list = append(list, a.Config.Peer)
+	}
+	for i, d := range list {
 		s := fmt.Sprintf("%-14s %s", d.Name, d.Description)
 		if len(d.Links) > 0 {
 			s += "; links: " + strings.Join(d.Links, ", ")
@@ -230,6 +243,9 @@ func (*driversCmd) Run(a *app) error {
 		for _, k := range slices.Sorted(maps.Keys(d.Settings)) {
 			fmt.Fprintf(a.Stdout, "%14s --set %s=…  %s\n", "", k, d.Settings[k])
 		}
+	}
+	for _, e := range a.Elsewhere {
+		fmt.Fprintf(a.Stdout, "%-14s %s; in the program %s\n", e.Driver, e.Description, e.Program)
 	}
 	return nil
 }

@@ -20,6 +20,11 @@ import (
 
 type runCmd struct {
 	Driver string `arg:"" optional:"" help:"Driver to certify; see 'drivers'. Default: the first one."`
+	runFlags
+}
+
+// runFlags are the flags of run and wire.
+type runFlags struct {
 	targetFlags
 	args   []string `kong:"-"`
 	chosen bool     // the profile follows from the driver's claims
@@ -53,6 +58,7 @@ type runCmd struct {
 
 // Run executes the command.
 func (r *runCmd) Run(a *app) error {
+	a = a.of(r.Driver)
 	var from *validate.Report
 	if r.From != "" {
 		var err error
@@ -215,6 +221,7 @@ func (r *runCmd) plan(a *app, from *validate.Report) (*validate.Plan, error) {
 			return nil, fmt.Errorf("%s: %w", r.Expect, err)
 		}
 	}
+	p.Waivers = append(slices.Clone(d.Waivers), p.Waivers...)
 	return p, nil
 }
 

@@ -14,15 +14,18 @@ import (
 )
 
 type selfCmd struct {
-	Driver  string        `arg:"" optional:"" help:"Driver without faults; see 'drivers'. Default: the first one."`
-	Mutant  patterns      `help:"Only mutants whose name matches." placeholder:"GLOB"`
-	Shard   string        `help:"Only part I of N parts." placeholder:"I/N"`
-	All     bool          `help:"Run every case over each mutant, not only those of the requirement that it breaks."`
-	Quick   time.Duration `help:"With --all: only quick cases of other requirements." placeholder:"10ms"`
-	Results string        `help:"Go on where this file ends: a line for each mutant." placeholder:"FILE"`
-	Time    time.Duration `help:"End after this time, without the rest of the mutants." placeholder:"10m"`
-	Whole   bool          `help:"A mutant that does not apply to the driver counts as escaped."`
-	List    bool          `help:"List the mutants; run nothing."`
+	Driver string   `arg:"" optional:"" help:"Driver without faults; see 'drivers'. Default: the first one."`
+	Mutant patterns `help:"Only mutants whose name matches." placeholder:"GLOB"`
+	Shard  string   `help:"Only part I of N parts." placeholder:"I/N"`
+	All    bool     `help:"Run every case over each mutant, not only those of the requirement that it breaks."`
+	// Compound is a number of mutants, instead of those of the suites.
+	Compound int           `help:"Draw N mutants whose fault needs two features, by --seed." placeholder:"N"`
+	Case     patterns      `help:"Run only these cases. With --all: limit the others." placeholder:"GLOB"`
+	Quick    time.Duration `help:"With --all: only quick cases of other requirements." placeholder:"10ms"`
+	Results  string        `help:"Go on where this file ends: a line for each mutant." placeholder:"FILE"`
+	Time     time.Duration `help:"End after this time, without the rest of the mutants." placeholder:"10m"`
+	Whole    bool          `help:"A mutant that does not apply to the driver counts as escaped."`
+	List     bool          `help:"List the mutants; run nothing."`
 	targetFlags
 	Workers   *int `help:"Number of mutants at the same time. Default: 2; exclusive driver: 1."`
 	InProcess bool `help:"Run the cases in this process, for debuggers."`
@@ -30,9 +33,13 @@ type selfCmd struct {
 
 // Run executes the command.
 func (s *selfCmd) Run(a *app) error {
+	set := a.mutants
+	if s.Compound > 0 {
+		set = mutant.Compounds(max(s.Seed, 1), s.Compound)
+	}
 	if s.Shard != "" {
 		var err error
-		if s.Mutant, err = s.shard(a.mutants); err != nil {
+		if s.Mutant, err = s.shard(set); err != nil {
 			return err
 		}
 	}
@@ -43,13 +50,13 @@ func (s *selfCmd) Run(a *app) error {
 			return fmt.Errorf("--results: %w", err)
 		}
 		defer results.Close()
-		if s.Mutant = results.rest(a.mutants, s.Mutant); len(s.Mutant) == 0 {
+		if s.Mutant = results.rest(set, s.Mutant); len(s.Mutant) == 0 {
 			fmt.Fprintf(a.Stdout, "%s has all %d mutants\n", s.Results, len(results.names))
 			return nil
 		}
 	}
 	if s.List {
-		for _, m := range a.mutants.All() {
+		for _, m := range set.All() {
 			if len(s.Mutant) > 0 && !s.Mutant.match(m.Name) {
 				continue
 			}
@@ -76,13 +83,16 @@ func (s *selfCmd) Run(a *app) error {
 	}
 	style := newProgress(a, false).style
 	p := mutant.Plan{
-		Catalog: a.catalog, Driver: d, Set: a.mutants, Names: s.Mutant, All: s.All, Quick: s.Quick, Whole: s.Whole,
-		Setting: s.setting(), Workers: workers,
+		Catalog: a.catalog, Driver: d, Set: set, Names: s.Mutant, All: s.All, Quick: s.Quick, Whole: s.Whole,
+		Cases: s.Case, Setting: s.setting(), Workers: workers,
 	}
 	var unsaved error
 	var hasEscaped bool
 	p.Progress = func(o mutant.Outcome) {
 		word, tail := style.Status(validate.Pass), "caught by "+o.By+": "+o.Finding
+		if len(o.Catchers) > 1 {
+			tail = "caught by " + strings.Join(o.Catchers, ", ") + ": " + o.Finding
+		}
 		switch {
 		case o.Skipped:
 			word, tail = style.Status(validate.Skip), "not applicable: "+o.Why
@@ -102,7 +112,7 @@ func (s *selfCmd) Run(a *app) error {
 			return a.spawn(d.Name, *s.Timeout, m)(ctx, set)
 		}
 	}
-	if len(a.mutants.All()) == 0 {
+	if len(set.All()) == 0 {
 		return &exitError{validate.ExitNothing, errors.New("no mutant is linked into this program")}
 	}
 	ctx := a.ctx

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,10 +52,11 @@ func (f *resultsFile) rest(set *mutant.Set, chosen patterns) (names patterns) {
 	return names
 }
 
-// add writes the line of an outcome: the mutant, the requirement that it breaks, the case that caught it, the number of
-// cases that ran, and how many failed in each area that has no case of the requirement.
+// add writes the line of an outcome: the mutant, the requirement that it breaks, the cases that caught it, the number
+// of cases that ran, how many failed in each area that has no case of the requirement, and what those found that failed
+// for another reason.
 func (f *resultsFile) add(o mutant.Outcome) error {
-	by := o.By
+	by := strings.Join(o.Catchers, ",")
 	switch {
 	case o.Skipped:
 		by = "not applicable"
@@ -68,7 +70,7 @@ func (f *resultsFile) add(o mutant.Outcome) error {
 	if failed == nil {
 		failed = []string{"-"}
 	}
-	_, err := fmt.Fprintf(f, "%s\t%s\t%s\t%d\t%s\n", o.Mutant.Name, o.Mutant.Breaks, by, o.Ran,
-		strings.Join(failed, " "))
+	_, err := fmt.Fprintf(f, "%s\t%s\t%s\t%d\t%s\t%s\n", o.Mutant.Name, o.Mutant.Breaks, by, o.Ran,
+		strings.Join(failed, " "), oneLine(cmp.Or(o.Stray, "-")))
 	return err
 }

@@ -24,7 +24,7 @@ func TestResultsFile(t *testing.T) {
 	require.NoError(t, f.Close())
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)
-	assert.Equal(t, first+"a.two\tCI-A-02\tESCAPED\t5\tcq:1 qp:2\n", string(text))
+	assert.Equal(t, first+"a.two\tCI-A-02\tESCAPED\t5\tcq:1 qp:2\t-\n", string(text))
 	_, err = openResults(t.TempDir())
 	assert.Error(t, err, "a directory")
 }

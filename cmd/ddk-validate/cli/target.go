@@ -18,6 +18,7 @@ type targetFlags struct {
 	Through []string          `help:"Layer between certifier and driver: ${layers}." placeholder:"LAYER"`
 	Seed    uint64            `default:"1" help:"Seed of all random choices. 0 draws one."`
 	Set     map[string]string `help:"Setting of the driver; see 'drivers'." placeholder:"KEY=VALUE"`
+	Device  string            `help:"Device of the driver verbs: --set device=NAME." placeholder:"NAME"`
 	Timeout *time.Duration    `help:"Time limit of an ordinary case; others scale with it. Default: 10s; self: 5s."`
 }
 
@@ -25,6 +26,15 @@ type targetFlags struct {
 func (t *targetFlags) check(timeout time.Duration) error {
 	if t.Timeout == nil {
 		t.Timeout = &timeout
+	}
+	if t.Device != "" {
+		if old, isSet := t.Set["device"]; isSet && old != t.Device {
+			return fmt.Errorf("--device %s and --set device=%s: want one of them", t.Device, old)
+		}
+		if t.Set == nil {
+			t.Set = map[string]string{}
+		}
+		t.Set["device"] = t.Device
 	}
 	if *t.Timeout < 100*time.Millisecond {
 		return fmt.Errorf("--timeout %v: want at least 100ms", *t.Timeout)

@@ -7,15 +7,6 @@ import (
 	"ciddk/validate"
 )
 
-// Layer is something that can stand between the certifier and a driver, such as the access layer. It is a driver
-// itself.
-type Layer struct {
-	Name        string // lower case letters and digits
-	Description string // one line
-	// Over returns a driver whose targets are those of d behind the layer.
-	Over func(d validate.Driver) validate.Driver
-}
-
 // throughMark separates the layers in the name of a driver behind layers, such as reference-through-user.
 const throughMark = "-through-"
 

@@ -22,7 +22,7 @@ func (p *patterns) Decode(ctx *kong.DecodeContext) error {
 	if err := ctx.Scan.PopValueInto("pattern", &s); err != nil {
 		return err
 	}
-	for _, x := range strings.Split(s, ",") {
+	for x := range strings.SplitSeq(s, ",") {
 		if strings.TrimSpace(x) == "" {
 			return errors.New("empty pattern (leave the flag out to select everything)")
 		}

@@ -9,6 +9,7 @@ import (
 
 // Run runs cases for the parent process. Its output is evidence.
 func (w *workerCmd) Run(a *app) error {
+	a = a.of(w.Driver)
 	d, err := a.driver(w.Driver, w.Through)
 	if err != nil {
 		return err

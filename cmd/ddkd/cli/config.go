@@ -115,8 +115,8 @@ func yamlError(err error) string {
 
 // keys returns the keys of a structure of the configuration.
 func keys(t reflect.Type) (list []string) {
-	for i := range t.NumField() {
-		list = append(list, t.Field(i).Tag.Get("yaml"))
+	for field := range t.Fields() {
+		list = append(list, field.Tag.Get("yaml"))
 	}
 	return list
 }

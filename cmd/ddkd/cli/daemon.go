@@ -52,8 +52,8 @@ func (d *daemon) open(ctx context.Context, c *config, list []adapter, log *slog.
 	}
 	d.core, err = kproxy.New(kproxy.Config{AL: d.al, Service: d.svc.service, Logger: log, Quota: c.Quota.quota(),
 		MaxClients: c.MaxClients, MaxClientsPerUser: c.MaxClientsPerUser, CanCopy: canCopy,
-		CopyTimeout: c.CopyTimeout, LimitCopies: c.LimitCopies, Control: d.control, Describe: d.describe,
-		Build: version.Of("ddkd")})
+		CopyTimeout: c.CopyTimeout, LimitCopies: c.LimitCopies, KernelChecks: true, Control: d.control,
+		Describe: d.describe, Build: version.Of("ddkd")})
 	if err != nil {
 		return err
 	}

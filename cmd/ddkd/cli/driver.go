@@ -47,7 +47,7 @@ type adapter struct {
 // parseAdapter parses an adapter on the command line: key=value pairs with commas.
 func parseAdapter(s string) (Settings, error) {
 	settings := Settings{}
-	for _, pair := range strings.Split(s, ",") {
+	for pair := range strings.SplitSeq(s, ",") {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
 			return nil, badConfig("--adapter %s: want key=value pairs with commas between them", s)

@@ -20,8 +20,8 @@ func TestFlagsAndKeys(t *testing.T) {
 	var want []string
 	var add func(prefix string, of reflect.Type)
 	add = func(prefix string, of reflect.Type) {
-		for i := range of.NumField() {
-			switch f := of.Field(i); f.Type.Kind() {
+		for f := range of.Fields() {
+			switch f.Type.Kind() {
 			case reflect.Struct:
 				add(prefix+f.Tag.Get("yaml")+"-", f.Type)
 			default:

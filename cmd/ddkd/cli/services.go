@@ -3,11 +3,12 @@ package cli
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/mads"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/kproxy/services"
 )
 
@@ -15,7 +16,7 @@ import (
 type accessServices struct {
 	own     []func() error // close, in order of creation
 	service *services.Service
-	rdmacm  *rdmacm.Manager // of unmodified verbs programs
+	rdmacm  *cmid.Manager // of unmodified verbs programs
 	mads    mads.Service
 }
 
@@ -38,7 +39,7 @@ func startServices(al *accesslayer.AL) (s *accessServices, err error) {
 		return s, err
 	}
 	s.own = append(s.own, c.Close)
-	ports, err := rdmacm.NewPortTable([2]uint16{}, rand.Uint64)
+	ports, err := cmid.NewPortTable([2]uint16{}, rand.Uint64)
 	if err != nil {
 		return s, err
 	}
@@ -51,7 +52,7 @@ func startServices(al *accesslayer.AL) (s *accessServices, err error) {
 		return s, err
 	}
 	s.own = append(s.own, client.Close)
-	if s.rdmacm, err = rdmacm.New(client, rdmacm.Config{CM: c, MAD: m, Ports: ports}); err != nil {
+	if s.rdmacm, err = cmid.New(client, cmid.Config{CM: c, MAD: m, Ports: ports}); err != nil {
 		return s, err
 	}
 	s.own = append(s.own, s.rdmacm.Close)
@@ -61,8 +62,8 @@ func startServices(al *accesslayer.AL) (s *accessServices, err error) {
 // close stops the services. No client is connected any more.
 func (s *accessServices) close() error {
 	var errs []error
-	for i := len(s.own) - 1; i >= 0; i-- {
-		errs = append(errs, s.own[i]())
+	for _, v := range slices.Backward(s.own) {
+		errs = append(errs, v())
 	}
 	return errors.Join(errs...)
 }

@@ -29,8 +29,8 @@ import (
 	"ciddk/rvt"
 )
 
-// Driver returns the driver "software". Its adapters have one port each. Those with link=network share one simulated
-// network.
+// Driver returns the driver "software". Its adapters have one port for each address. Those with link=network share one
+// simulated network.
 func Driver() cli.Driver {
 	network := sync.OnceValue(func() *sim.Network { return sim.NewNetwork(sim.NetworkConfig{}) })
 	return cli.Driver{
@@ -39,9 +39,11 @@ func Driver() cli.Driver {
 		Keys: map[string]string{
 			"link": "udp (the default): RoCEv2 over UDP; network: a simulated network within the daemon; " +
 				"fabric: a port of an InfiniBand fabric, which ddk-fabric serves",
-			"address":   "an IP address of this machine, or of the simulated network",
+			"address":   "an IP address of this machine, or of the simulated network; A+B has two ports, and so on",
 			"interface": "a network interface, for all its addresses",
 			"port":      "UDP port; default: that of RoCEv2, 4791",
+			"gids": "GID table: as Linux's Soft-RoCE has it (rxe: a link-local GID, then that of the address), or as " +
+				"ConnectX adapters have it (mlx5: each of them for RoCE v1 and for v2); default: the address",
 			"loopback": "direct: packets between adapters of this daemon take no socket, and tcpdump does not see " +
 				"them; wire: all packets pass the system; default: direct",
 			"fabric": "name of the fabric, or path of its socket; default: sim",
@@ -73,10 +75,10 @@ func Driver() cli.Driver {
 	}
 }
 
-// adapter describes an adapter with one port.
+// adapter describes an adapter.
 type adapter struct {
 	link      string
-	addr      netip.Addr
+	addrs     []netip.Addr // of the ports; an invalid one is that of the interface or of the fabric
 	ifaceName string
 	port      uint16
 	fabric    string
@@ -85,12 +87,14 @@ type adapter struct {
 	impair    float64
 	wire      bool // loopback=wire
 
+	linkLocalGIDs, roceV1GIDs bool // gids
+
 	userMemory, queueMemory int64
 	userIdle                time.Duration
 }
 
 func parse(s cli.Settings) (a adapter, err error) {
-	a = adapter{link: s["link"], ifaceName: s["interface"]}
+	a = adapter{link: s["link"], ifaceName: s["interface"], addrs: make([]netip.Addr, 1)}
 	if a.impair, err = parseShare(s["impair"]); err != nil {
 		return a, err
 	}
@@ -105,6 +109,14 @@ func parse(s cli.Settings) (a adapter, err error) {
 		return a, fmt.Errorf("loopback %q: want direct or wire", v)
 	default:
 		a.wire = v == "wire"
+	}
+	switch v := s["gids"]; {
+	case v != "" && a.link == "fabric":
+		return a, errors.New("gids is not for link=fabric")
+	case v != "" && v != "rxe" && v != "mlx5":
+		return a, fmt.Errorf("gids %q: want rxe or mlx5", v)
+	default:
+		a.linkLocalGIDs, a.roceV1GIDs = v != "", v == "mlx5"
 	}
 	address, port := s["address"], s["port"]
 	if a.link == "fabric" {
@@ -125,8 +137,13 @@ func parse(s cli.Settings) (a adapter, err error) {
 		return a, errors.New("the link network has an address, and neither an interface nor a port")
 	}
 	if address != "" {
-		if a.addr, err = netip.ParseAddr(address); err != nil {
-			return a, fmt.Errorf("address: %w", err)
+		a.addrs = nil
+		for text := range strings.SplitSeq(address, "+") {
+			addr, err := netip.ParseAddr(text)
+			if err != nil {
+				return a, fmt.Errorf("address: %w", err)
+			}
+			a.addrs = append(a.addrs, addr)
 		}
 	}
 	if port != "" {
@@ -224,31 +241,45 @@ func (a *adapter) parseFabric(s cli.Settings) error {
 }
 
 func (a *adapter) open(ctx context.Context, network func() *sim.Network) (ci.HCA, error) {
-	var port rvt.Port
-	var err error
-	switch a.link {
-	case "network":
-		port, err = sim.New(network(), sim.Config{Addr: a.addr})
-	case "fabric":
-		port, err = join.DialName(ctx, a.fabric, a.node, a.nodePort)
-	default:
-		port, err = udp.New(udp.Config{Addr: a.addr, Interface: a.ifaceName, Port: a.port, Near: !a.wire})
-	}
-	if err != nil {
-		return nil, err
-	}
-	if f := a.impair; f > 0 {
-		m := impair.Model{Drop: f, Duplicate: f, Reorder: f, Delay: f, Corrupt: f}
-		bad, err := impair.New(port, impair.Config{Seed: rand.Uint64(), Out: m, In: m})
+	var ports []rvt.Port
+	for _, addr := range a.addrs {
+		p, err := a.openPort(ctx, addr, network)
 		if err != nil {
-			return nil, errors.Join(err, port.Close())
+			for _, p := range ports {
+				err = errors.Join(err, p.Close())
+			}
+			return nil, err
 		}
-		port = bad
+		ports = append(ports, p)
 	}
-	h, err := reference.New(reference.Config{Ports: []rvt.Port{port}, UserMemory: a.userMemory, UserIdle: a.userIdle,
+	h, err := reference.New(reference.Config{Ports: ports, UserMemory: a.userMemory, UserIdle: a.userIdle,
 		QueueMemory: a.queueMemory})
 	if err != nil {
 		return nil, err
 	}
 	return h, nil
+}
+
+// openPort opens the port with an address, or the one of the fabric or of the interface.
+func (a *adapter) openPort(ctx context.Context, addr netip.Addr, network func() *sim.Network) (port rvt.Port,
+	err error) {
+	switch a.link {
+	case "network":
+		port, err = sim.New(network(), sim.Config{Addr: addr, LinkLocalGIDs: a.linkLocalGIDs, RoCEv1GIDs: a.roceV1GIDs})
+	case "fabric":
+		port, err = join.DialName(ctx, a.fabric, a.node, a.nodePort)
+	default:
+		port, err = udp.New(udp.Config{Addr: addr, Interface: a.ifaceName, Port: a.port, Near: !a.wire,
+			LinkLocalGIDs: a.linkLocalGIDs, RoCEv1GIDs: a.roceV1GIDs})
+	}
+	if err != nil || a.impair == 0 {
+		return port, err
+	}
+	f := a.impair
+	m := impair.Model{Drop: f, Duplicate: f, Reorder: f, Delay: f, Corrupt: f}
+	bad, err := impair.New(port, impair.Config{Seed: rand.Uint64(), Out: m, In: m})
+	if err != nil {
+		return nil, errors.Join(err, port.Close())
+	}
+	return bad, nil
 }

@@ -59,7 +59,7 @@ func buildSource(l library, processor string) (source []byte, id string) {
 	}
 	source = append(source, l.source()...)
 	flags := strings.Join(append(compileFlags, buildFlags(l, processor)...), " ")
-	sum := sha256.Sum256(append(source[:len(source):len(source)], flags...))
+	sum := sha256.Sum256(append(slices.Clip(source), flags...))
 	return source, fmt.Sprintf("%x", sum[:20])
 }
 

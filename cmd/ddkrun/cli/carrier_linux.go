@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ciddk/cmd/ddkrun/seccomp"
+	"ciddk/internal/seccomp"
 )
 
 // The carriers.

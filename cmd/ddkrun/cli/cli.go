@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"ciddk/cmd/ddkrun/seccomp"
+	"ciddk/internal/seccomp"
 	"ciddk/internal/version"
 )
 
@@ -72,6 +72,7 @@ type options struct {
 	idle, wait      time.Duration
 	waitPort        uint // 0: none
 	explain, stop   bool
+	isStock         bool // faults of the user library reach the program
 	version         bool
 	compile         bool // the library that programs preload
 }
@@ -96,6 +97,8 @@ func parse(args []string) (o options, f *flag.FlagSet, err error) {
 	f.DurationVar(&o.wait, "wait", 0, "`time` to wait for the daemon of --socket, or of $DDKD_SOCKET, to answer")
 	f.UintVar(&o.waitPort, "wait-port", 0, "start PROGRAM when another one listens on a `port`, of TCP or of RDMA "+
 		"connections; --wait limits the time (default 1m)")
+	f.BoolVar(&o.isStock, "no-workarounds", os.Getenv(envStock) != "", "work around no fault of PROGRAM's user "+
+		"library (--explain lists them)")
 	f.BoolVar(&o.compile, "compile", false, "compile the library that PROGRAM preloads with the C compiler of the "+
 		"machine (cc), instead of the one that ddkrun brings")
 	f.BoolVar(&o.explain, "explain", false, "print what PROGRAM, or any program, would find, and why")

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/clock"
-	"ciddk/cmd/ddkrun/seccomp"
 	"ciddk/internal/kproxy/devices"
+	"ciddk/internal/seccomp"
 	"ciddk/ual"
 )
 
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asDDKRun) != "" {
 		os.Exit(Main(os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // skipWithDaemon skips a test if a daemon of the machine runs, which ddkrun would use.
@@ -186,8 +186,10 @@ func TestIdle(t *testing.T) {
 		err     string
 	}{
 		{want: 30 * time.Minute}, {ci: "true"}, {ci: "1"}, {ci: "woodpecker"}, {ci: "false", want: 30 * time.Minute},
-		{ci: "true", env: "5m", want: 5 * time.Minute}, {env: "0"}, {env: "0", args: []string{"--idle", "2s"}, want: 2 * time.Second},
-		{env: "soon", err: envIdle + "=soon"}, {env: "-1s", err: envIdle}, {args: []string{"--idle=-1s"}, err: "--idle"},
+		{ci: "true", env: "5m", want: 5 * time.Minute}, {env: "0"},
+		{env: "0", args: []string{"--idle", "2s"}, want: 2 * time.Second},
+		{env: "soon", err: envIdle + "=soon"}, {env: "-1s", err: envIdle},
+		{args: []string{"--idle=-1s"}, err: "--idle"},
 		{args: []string{"--wait=-1s"}, err: "--wait"}, {args: []string{"--wait-port=65536"}, err: "--wait-port"},
 	} {
 		t.Setenv("CI", x.ci)

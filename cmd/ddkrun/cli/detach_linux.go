@@ -13,7 +13,7 @@ import (
 
 	daemoncli "ciddk/cmd/ddkd/cli"
 	"ciddk/cmd/ddkd/software"
-	"ciddk/cmd/ddkrun/seccomp"
+	"ciddk/internal/seccomp"
 )
 
 // The first arguments with which ddkrun runs as the daemon of a user, with the command line of ddkd, and as the process

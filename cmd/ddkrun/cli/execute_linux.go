@@ -13,8 +13,8 @@ import (
 	"strings"
 	"syscall"
 
-	"ciddk/cmd/ddkrun/seccomp"
 	"ciddk/internal/kproxy/devices"
+	"ciddk/internal/seccomp"
 )
 
 // errProgram is wrapped by errors of the program that was to be started.
@@ -51,14 +51,18 @@ func execute(o options, args []string) (int, error) {
 		return 0, fmt.Errorf("--share-memory=%s needs --carrier %s: %s", shareAlways, carrierPreload, c.reason)
 	}
 	if c.carrier == carrierSeccomp {
-		status, err := seccomp.Run(seccomp.Config{Socket: d.socket, Root: root, Daemon: d.pid, Path: path, Args: args,
-			Env: preloading(os.Environ(), c.library)})
+		library := "" // the supervisor has dynamic programs preload it
+		if kindOf(path) == kindMusl {
+			library = c.library // musl reads the environment only
+		}
+		status, err := seccomp.Run(seccomp.Config{Socket: d.socket, Root: root, Daemon: d.pid, Preload: c.library,
+			Path: path, Args: args, Env: withStock(preloading(os.Environ(), library), o.isStock)})
 		if errors.Is(err, seccomp.ErrUnavailable) {
 			err = fmt.Errorf("no carrier works: %s; %w", c.reason, err)
 		}
 		return status, err
 	}
-	env := environment(os.Environ(), c.library, d.socket, root, o.share)
+	env := withStock(environment(os.Environ(), c.library, d.socket, root, o.share), o.isStock)
 	if os.Getpid() == 1 {
 		return runAsInit(path, args, env)
 	}
@@ -76,7 +80,7 @@ const (
 // preloaded library calls the functions that follow it, which are then those of the sanitizer.
 const (
 	envSanitizer  = "ASAN_OPTIONS"
-	anyOrder      = "verify_asan_link_order=0"
+	anyOrder      = seccomp.AnyOrder
 	anyOrderBegin = "verify_asan_link_order="
 )
 
@@ -89,12 +93,22 @@ func environment(env []string, library, socket, root, share string) []string {
 	return append(env, envSocket+"="+socket, envRoot+"="+root, envShare+"="+share)
 }
 
+// withStock returns env with, or without, what keeps the library from working around faults.
+func withStock(env []string, isStock bool) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, envStock+"=") })
+	if isStock {
+		env = append(env, envStock+"=1")
+	}
+	return env
+}
+
 // preloading returns env with a library that is preloaded, unless it is "". Other libraries come after it.
 func preloading(env []string, library string) []string {
-	if library == "" {
-		return env
+	var preload []string
+	if library != "" {
+		preload = append(preload, library)
 	}
-	preload, sanitizer := []string{library}, anyOrder
+	sanitizer := anyOrder
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		key, value, _ := strings.Cut(v, "=")
 		if key == envPreload {
@@ -111,7 +125,10 @@ func preloading(env []string, library string) []string {
 		}
 		return key == envPreload || key == envSanitizer
 	})
-	return append(env, envPreload+"="+strings.Join(preload, ":"), envSanitizer+"="+sanitizer)
+	if len(preload) > 0 {
+		env = append(env, envPreload+"="+strings.Join(preload, ":"))
+	}
+	return append(env, envSanitizer+"="+sanitizer)
 }
 
 // explainTo prints what a program would find, and its carrier. Without arguments, it is any program.
@@ -146,25 +163,34 @@ func explainTo(w io.Writer, o options, args []string) error {
 		fmt.Fprintf(w, "carrier:  preload (%s)\n", c.library)
 	default:
 		fmt.Fprintf(w, "carrier:  seccomp (%s)\n", c.reason)
-		if c.missing != nil {
-			fmt.Fprintf(w, "          faults of the user library of Soft-RoCE are not worked around: %v\n", c.missing)
-		}
 		if err := seccomp.Check(); err != nil {
 			fmt.Fprintf(w, "          %v\n", err)
 		}
 	}
+	explainFaults(w, whyStock(o, c))
 	return nil
+}
+
+// whyStock returns why no fault of the user library is worked around, "" if they are.
+func whyStock(o options, c choice) string {
+	switch {
+	case o.isStock:
+		return "--no-workarounds"
+	case c.missing != nil:
+		return c.missing.Error()
+	}
+	return ""
 }
 
 // explainDevices prints the devices of a tree.
 func explainDevices(w io.Writer, tree []devices.Entry) {
-	const verbs = "/sys/class/infiniband_verbs/"
 	number := 0
 	for _, e := range tree {
-		if file, ok := strings.CutSuffix(e.Path, "/ibdev"); ok && strings.HasPrefix(file, verbs) {
+		_, rest, _ := strings.Cut(e.Path, "/infiniband_verbs/")
+		if file, ok := strings.CutSuffix(rest, "/ibdev"); ok {
 			number++
 			name := strings.TrimSpace(string(e.Data))
-			fmt.Fprintf(w, "device:   %s, /dev/infiniband/%s\n", name, strings.TrimPrefix(file, verbs))
+			fmt.Fprintf(w, "device:   %s, /dev/infiniband/%s\n", name, file)
 			explainGIDs(w, tree, name)
 		}
 	}
@@ -175,7 +201,7 @@ func explainDevices(w io.Writer, tree []devices.Entry) {
 
 func explainGIDs(w io.Writer, tree []devices.Entry, device string) {
 	for _, e := range tree {
-		rest, ok := strings.CutPrefix(e.Path, "/sys/class/infiniband/"+device+"/ports/")
+		_, rest, ok := strings.Cut(e.Path, "/infiniband/"+device+"/ports/")
 		port, index, found := strings.Cut(rest, "/gids/")
 		if ok && found {
 			fmt.Fprintf(w, "          port %s, GID %s: %s\n", port, index, strings.TrimSpace(string(e.Data)))

@@ -41,6 +41,16 @@ func TestPrivateDir(t *testing.T) {
 			assert.ErrorContains(t, err, filepath.Join(base, "ddkrun"))
 		})
 	}
+	t.Run("read-only", func(t *testing.T) {
+		none := filepath.Join(t.TempDir(), "none")
+		t.Setenv("TMPDIR", none)
+		t.Setenv("XDG_RUNTIME_DIR", "")
+		assert.Equal(t, filepath.Join(sharedMemory, userName()), runtimeDir(), "no directory for temporary files")
+		assert.Equal(t, none, writableDir(none, none+"-too"), "there is none at all")
+		t.Setenv("XDG_RUNTIME_DIR", "/proc/sys")
+		_, err := materialize(nil)
+		assert.ErrorContains(t, err, "set XDG_RUNTIME_DIR")
+	})
 	t.Run("one's own", func(t *testing.T) {
 		base := t.TempDir()
 		t.Setenv("XDG_RUNTIME_DIR", base)

@@ -20,6 +20,10 @@ var shareChoices = []string{shareAuto, shareAlways, shareNever}
 // envShare is the environment variable with the choice. Programs inherit it, also those that are ddkrun.
 const envShare = "DDKRUN_SHARE_MEMORY"
 
+// envStock is the environment variable by which the library that programs preload works around no faults. Programs
+// inherit it, too.
+const envStock = "DDKRUN_STOCK"
+
 // A shareFlag is the flag --share-memory. Without a value, it is shareAlways.
 type shareFlag struct {
 	choice string

@@ -8,10 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ciddk/internal/kproxy/devices"
 	"ciddk/internal/private"
@@ -23,7 +26,20 @@ func runtimeDir() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "ddkrun")
 	}
-	return filepath.Join(os.TempDir(), userName())
+	return filepath.Join(writableDir(os.TempDir(), sharedMemory), userName())
+}
+
+// sharedMemory is a directory that systems with a root that cannot be written have, too: that of shm_open(3).
+const sharedMemory = "/dev/shm"
+
+// writableDir returns the first directory in which files can be created, and otherwise the first one.
+func writableDir(list ...string) string {
+	for _, dir := range list {
+		if unix.Access(dir, unix.W_OK|unix.X_OK) == nil {
+			return dir
+		}
+	}
+	return list[0]
 }
 
 // userName is the name of the user's directory among those of other users.
@@ -39,11 +55,16 @@ func privateDir() (string, error) {
 	if err == nil && len(filepath.Join(dir, socketName+verbsSuffix)) > maxSocketPath {
 		err = fmt.Errorf("%s is too long for the path of a socket", dir)
 	}
-	if err != nil {
-		return "",
-			fmt.Errorf("the runtime directory: %w (set XDG_RUNTIME_DIR to a private directory with a short path)", err)
+	return dir, advise(err)
+}
+
+// advise adds to an error of the runtime directory what the user can do.
+func advise(err error) error {
+	if err == nil {
+		return nil
 	}
-	return dir, nil
+	return fmt.Errorf("the runtime directory: %w (set XDG_RUNTIME_DIR to a private directory with a short path, in "+
+		"which files can be created)", err)
 }
 
 // portFiles is in the paths of files whose content changes: those of ports. Carriers read them from the daemon when a
@@ -57,13 +78,14 @@ func materialize(tree []devices.Entry) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	tree = append(slices.Clip(tree), functionsOfHost()...)
 	h := sha256.New()
 	for _, e := range tree {
 		data := e.Data
 		if strings.Contains(e.Path, portFiles) {
 			data = nil
 		}
-		fmt.Fprintf(h, "%s %t %d\n%s", e.Path, e.Dir, len(data), data)
+		fmt.Fprintf(h, "%s %t %s %d\n%s", e.Path, e.Dir, e.Link, len(data), data)
 	}
 	root := filepath.Join(dir, treePrefix+hex.EncodeToString(h.Sum(nil)[:8]))
 	now := time.Now()
@@ -73,7 +95,7 @@ func materialize(tree []devices.Entry) (string, error) {
 	removeUnused(dir, now)
 	temp, err := os.MkdirTemp(dir, tempPrefix)
 	if err != nil {
-		return "", err
+		return "", advise(err)
 	}
 	defer os.RemoveAll(temp) // it does not exist any more if all is well
 	for _, e := range tree {
@@ -85,6 +107,19 @@ func materialize(tree []devices.Entry) (string, error) {
 		return "", err
 	}
 	return root, nil
+}
+
+// functionsOfHost returns links to the PCI functions of the machine, which share a directory with those of the tree. In
+// a program of ddkrun, those of a tree are among them.
+func functionsOfHost() (list []devices.Entry) {
+	entries, _ := os.ReadDir(devices.PCIDevices) // there is none without a PCI bus
+	for _, e := range entries {
+		name := filepath.Join(devices.PCIDevices, e.Name())
+		if target, err := os.Readlink(name); err == nil && !strings.HasPrefix(e.Name(), devices.Domain+":") {
+			list = append(list, devices.Entry{Path: name, Link: target})
+		}
+	}
+	return list
 }
 
 // treeAge is the time after which a tree that no ddkrun has used is removed.
@@ -118,6 +153,9 @@ func writeEntry(root string, e devices.Entry) error {
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
+	}
+	if e.Link != "" {
+		return os.Symlink(e.Link, path)
 	}
 	return os.WriteFile(path, e.Data, 0o444)
 }

@@ -28,7 +28,7 @@ func TestOpen(t *testing.T) {
 				at = netip.MustParseAddr(x.at)
 			}
 			_, got, err := Open(at, First, func(a netip.Addr) (any, error) {
-				for _, in := range strings.Fields(x.inUse) {
+				for in := range strings.FieldsSeq(x.inUse) {
 					if strings.HasPrefix(a.String(), in) {
 						return nil, fmt.Errorf("%v: %w", a, syscall.EADDRINUSE)
 					}

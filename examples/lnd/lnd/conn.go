@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"ciddk/accesslayer"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 )
 
@@ -20,7 +20,7 @@ import (
 // progress; further calls wait.
 type Conn struct {
 	n      *Node
-	id     *rdmacm.ID
+	id     *cmid.ID
 	addr   netip.Addr // of the peer
 	peer   uint64     // NID
 	params params
@@ -74,7 +74,7 @@ func (n *Node) newConn(addr netip.Addr, peer uint64, p params) *Conn {
 
 // setup creates what a connection needs beside its queue pair, and posts the receives. The peer may send as soon as it
 // gets the request or the reply.
-func (c *Conn) setup(id *rdmacm.ID) error {
+func (c *Conn) setup(id *cmid.ID) error {
 	c.id = id
 	// The context ends when the peer disconnects, or when the adapter is removed.
 	c.ctx, c.cancel = context.WithCancelCause(id.Context())

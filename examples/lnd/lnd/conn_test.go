@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/link/impair"
 	"ciddk/link/sim"
@@ -248,15 +249,15 @@ func TestDialFails(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 
 	// Peers with another protocol, in both roles.
-	ln := must(b.m.ListenID(netip.AddrPortFrom(b.addr, 987), rdmacm.ListenIDConfig{}))
+	ln := must(b.m.IDs().Listen(netip.AddrPortFrom(b.addr, 987), cmid.ListenConfig{}))
 	defer ln.Close()
-	answers := []func(*rdmacm.ID) error{
-		func(id *rdmacm.ID) error {
-			return errors.Join(id.CreateQP(rdmacm.QPConfig{}),
-				id.Accept(ctx, rdmacm.ConnParam{Private: []byte("welcome")}))
+	answers := []func(*cmid.ID) error{
+		func(id *cmid.ID) error {
+			return errors.Join(id.CreateQP(cmid.QPConfig{}),
+				id.Accept(ctx, cmid.ConnParam{Private: []byte("welcome")}))
 		},
-		func(id *rdmacm.ID) error { return id.Reject([]byte("go away")) },
-		func(id *rdmacm.ID) error { return id.Reject(Reject{Why: 200}.append(nil)) },
+		func(id *cmid.ID) error { return id.Reject([]byte("go away")) },
+		func(id *cmid.ID) error { return id.Reject(Reject{Why: 200}.append(nil)) },
 	}
 	for i, is := range []error{ErrMessage, syscall.ECONNREFUSED, nil} {
 		done := make(chan error)
@@ -283,8 +284,8 @@ func TestDialFails(t *testing.T) {
 	}
 	for private, why := range map[string]Why{"hello": WhyFatal,
 		string(message{header: header{Type: connReq, From: nidB, To: nidA, ToStamp: 1}}.append(nil)): WhyStale} {
-		_, err = b.m.DialID(ctx, netip.AddrPortFrom(a.addr, 987),
-			rdmacm.DialIDConfig{Conn: rdmacm.ConnParam{Private: []byte(private)}})
+		_, err = b.m.IDs().Dial(ctx, netip.AddrPortFrom(a.addr, 987),
+			cmid.DialConfig{Conn: cmid.ConnParam{Private: []byte(private)}})
 		var r *Reject
 		require.ErrorAs(t, refusal(err), &r)
 		require.Equal(t, why, r.Why)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 )
 
@@ -64,7 +65,7 @@ func Listen(m *rdmacm.Manager, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln, err := m.ListenID(netip.AddrPortFrom(cfg.Addr, cfg.Port), rdmacm.ListenIDConfig{})
+	ln, err := m.IDs().Listen(netip.AddrPortFrom(cfg.Addr, cfg.Port), cmid.ListenConfig{})
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +97,8 @@ func (n *Node) Dial(ctx context.Context, peer netip.Addr) (*Conn, error) {
 		c := n.newConn(peer, to, want)
 		req := message{header: header{Type: connReq, From: n.nid, FromStamp: n.stamp, To: to}, params: want}
 		var ack message
-		if _, err = n.m.DialID(ctx, netip.AddrPortFrom(peer, n.cfg.Port),
-			rdmacm.DialIDConfig{Local: netip.AddrPortFrom(n.cfg.Addr, 0), QP: qpConfig(want.Depth),
+		if _, err = n.m.IDs().Dial(ctx, netip.AddrPortFrom(peer, n.cfg.Port),
+			cmid.DialConfig{Local: netip.AddrPortFrom(n.cfg.Addr, 0), QP: qpConfig(want.Depth),
 				Conn: terms(req), Setup: c.setup}); err == nil {
 			ack, err = agree(c.id.Reply(), &req)
 		}
@@ -118,20 +119,20 @@ func (n *Node) most() params { return params{Depth: uint16(n.cfg.Depth), Pieces:
 
 // qpConfig describes a queue pair for depth messages. Each one may follow a registration and a WRITE, and an
 // invalidation may follow later. The same is true for the messages of the peer.
-func qpConfig(depth uint16) rdmacm.QPConfig {
+func qpConfig(depth uint16) cmid.QPConfig {
 	caps := ci.QPCaps{SendDepth: 5 * int(depth), RecvDepth: recvs(int(depth))}
-	return rdmacm.QPConfig{OneCQ: true, Access: ci.RemoteWrite, QPCreate: ci.QPCreate{QPCaps: caps}}
+	return cmid.QPConfig{OneCQ: true, Access: ci.RemoteWrite, Caps: caps}
 }
 
 // terms are the connection parameters: no READs and no atomics. There are few RNR retries, because a peer without a
 // posted receive has miscounted its credits.
-func terms(m message) rdmacm.ConnParam {
-	return rdmacm.ConnParam{Private: m.append(nil), ResponderResources: -1, InitiatorDepth: -1,
+func terms(m message) cmid.ConnParam {
+	return cmid.ConnParam{Private: m.append(nil), ResponderResources: -1, InitiatorDepth: -1,
 		Retries: 5, RNRRetries: 6}
 }
 
 // serve accepts connections, a limited number at a time.
-func (n *Node) serve(ln *rdmacm.IDListener) {
+func (n *Node) serve(ln *cmid.Listener) {
 	busy := make(chan struct{}, 64)
 	for {
 		id, err := ln.Accept(n.ctx)
@@ -152,7 +153,7 @@ func (n *Node) serve(ln *rdmacm.IDListener) {
 }
 
 // accept accepts a connection.
-func (n *Node) accept(id *rdmacm.ID) error {
+func (n *Node) accept(id *cmid.ID) error {
 	from := id.RemoteAddr().Addr()
 	peer, err := nid(from)
 	req, why := checkRequest(id.Request().Private, peer, n.nid, n.stamp, n.most())

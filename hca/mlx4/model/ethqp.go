@@ -60,7 +60,7 @@ func (c *command) newFrameQP(num uint32, ctx []byte) (*frameQP, prm.Status) {
 		q.rss = r
 		return q, status
 	}
-	if status := queues.makeQueues(&c.layout); status != prm.OK {
+	if status := queues.makeQueues(); status != prm.OK {
 		return nil, status
 	}
 	q.send, q.recv = queues.send, queues.recv

@@ -54,7 +54,7 @@ func (c *command) newQP(num uint32, ctx []byte) (*qp, prm.Status) {
 	default:
 		return nil, prm.BadParam
 	}
-	if status := q.makeQueues(&c.layout); status != prm.OK {
+	if status := q.makeQueues(); status != prm.OK {
 		return nil, status
 	}
 	sendCQ, recvCQ := c.cq(uint32(prm.QPCSendCQN.Get(ctx))), c.cq(uint32(prm.QPCRecvCQN.Get(ctx)))
@@ -137,7 +137,7 @@ func (c *command) confSpecialQP() prm.Status {
 }
 
 // makeQueues reads the sizes of the queues. The one with the larger stride is at the beginning of the buffer.
-func (q *qp) makeQueues(l *layout) prm.Status {
+func (q *qp) makeQueues() prm.Status {
 	ctx := q.context[:]
 	sendLog, sendStride := uint8(prm.QPCLogSendSize.Get(ctx)), uint8(prm.QPCLogSendStride.Get(ctx))+4
 	recvLog, recvStride := uint8(prm.QPCLogRecvSize.Get(ctx)), uint8(prm.QPCLogRecvStride.Get(ctx))+4

@@ -58,7 +58,7 @@ var ErrNoAnswer = errors.New("the daemon does not answer")
 
 // readPart requests one part of the tree. It returns the size of the whole, too.
 func readPart(c *native.Conn, offset uint64, timeout time.Duration) (total uint64, b []byte, err error) {
-	return readOnce(c, &message{op: opTree, a: offset}, timeout)
+	return readOnce(c, &message{op: opTree, a: offset, b: version}, timeout)
 }
 
 // readOnce executes a request whose reply has one store. It returns the result, too.

@@ -37,8 +37,9 @@
 //	              about, which the program has mapped
 //	8       u64   open: inode of the socket; ioctl: request number, and in the upper half the number that the
 //	              following descriptor has in the program; tree: offset; write: that number; read: size
-//	16      u64   ioctl: argument; read: address; write: offset of the memory in the file that follows, or, without a
-//	              file, the carrier's number of the memory that the call is about, by which it copies it
+//	16      u64   tree: version of the protocol; ioctl: argument; read: address; write: offset of the memory in the
+//	              file that follows, or, without a file, the carrier's number of the memory that the call is about, by
+//	              which it copies it
 //	24      …     open and content: path; write: bytes; ioctl: memory of the program, as often as necessary:
 //	              u64 address, u64 size, the bytes
 //

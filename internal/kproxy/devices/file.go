@@ -22,10 +22,11 @@ type FrontEnd interface {
 	Open(path string, p kproxy.Peer) (File, error)
 }
 
-// An Entry is a file of the tree, or an empty directory.
+// An Entry is a file of the tree, an empty directory, or a symbolic link.
 type Entry struct {
-	Path string // absolute
+	Path string // absolute; without the links of the tree
 	Dir  bool
+	Link string // target, "" for others
 	Data []byte
 }
 
@@ -102,8 +103,8 @@ type Reply struct {
 	// Memory is what the program maps when it maps the device file.
 	Memory *os.File
 
-	// Wait reports, with the errno EAGAIN, that the call would block. If the descriptor does, the carrier waits until
-	// it is readable and repeats the call.
+	// Wait reports, with the errno EAGAIN, that the call would block. For a descriptor in blocking mode, the carrier
+	// waits until it is readable and repeats the call.
 	Wait bool
 	// Quiet takes back one wake of the file, and QuietFile one of Request.Device.
 	Quiet, QuietFile bool

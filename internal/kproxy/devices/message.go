@@ -22,7 +22,7 @@ const (
 )
 
 // version is the version of the protocol. The daemon and the carrier must have the same.
-const version = 6
+const version = 7
 
 // Sizes of headers in bytes.
 const (
@@ -248,6 +248,8 @@ func content(tree []Entry, name string) *Reply {
 	name = path.Clean(name)
 	for _, e := range tree {
 		switch {
+		case e.Path == name && e.Link != "":
+			return Fail(syscall.ELOOP)
 		case e.Path == name && !e.Dir && len(e.Data) > maxPart:
 			return Fail(syscall.EFBIG)
 		case e.Path == name && !e.Dir:
@@ -269,16 +271,23 @@ func errnoOf(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// encodeTree returns entries as bytes: for each one a line with "d" or "f", the size and the path, and then the data.
+// firstLinks is the first version of the protocol in which a tree has links.
+const firstLinks = 7
+
+// encodeTree returns entries as bytes: for each one a line with "d", "f" or "l", the size and the path, and then the
+// data, or the target of a link.
 func encodeTree(entries []Entry) []byte {
 	var b []byte
 	for _, e := range entries {
-		kind := 'f'
-		if e.Dir {
+		kind, data := 'f', e.Data
+		switch {
+		case e.Dir:
 			kind = 'd'
+		case e.Link != "":
+			kind, data = 'l', []byte(e.Link)
 		}
-		b = fmt.Appendf(b, "%c %d %s\n", kind, len(e.Data), e.Path)
-		b = append(b, e.Data...)
+		b = fmt.Appendf(b, "%c %d %s\n", kind, len(data), e.Path)
+		b = append(b, data...)
 	}
 	return b
 }
@@ -292,10 +301,14 @@ func decodeTree(b []byte) ([]Entry, error) {
 		var size int
 		var name string
 		if n, err := fmt.Sscanf(line, "%c %d %s", &kind, &size, &name); !ok || err != nil || n != 3 || size < 0 ||
-			size > len(rest) || kind != 'd' && kind != 'f' || !path.IsAbs(name) || path.Clean(name) != name {
+			size > len(rest) || !strings.ContainsRune("dfl", kind) || !path.IsAbs(name) || path.Clean(name) != name {
 			return nil, fmt.Errorf("devices: tree: entry %q is not valid", line)
 		}
-		entries = append(entries, Entry{Path: name, Dir: kind == 'd', Data: []byte(rest[:size])})
+		e := Entry{Path: name, Dir: kind == 'd', Data: []byte(rest[:size])}
+		if kind == 'l' {
+			e.Link, e.Data = rest[:size], nil
+		}
+		entries = append(entries, e)
 		text = rest[size:]
 	}
 	return entries, nil

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -93,8 +94,8 @@ func isShortage(err error) bool {
 	return false
 }
 
-// ServeConn serves a connection, which it then owns, on a goroutine of its own. If there is no room for it, the oldest
-// connection is closed that has not begun.
+// ServeConn serves a connection, which it then owns, on a goroutine of its own. If there is no room for it, ServeConn
+// closes the oldest connection that has not sent a request yet.
 func (s *Server) ServeConn(c *native.Conn) {
 	_, uid, _, err := c.Peer()
 	s.mu.Lock()
@@ -242,7 +243,11 @@ func (s *Server) first(c *native.Conn) (File, *os.File) {
 		}
 		if m.op == opTree && m.a == 0 {
 			s.hold(c)
-			tree = encodeTree(s.front.Tree())
+			list := s.front.Tree()
+			if m.b < firstLinks {
+				list = slices.DeleteFunc(list, func(e Entry) bool { return e.Link != "" })
+			}
+			tree = encodeTree(list)
 		}
 		f, ok := s.open(c, &m, files, tree)
 		buffers.Put(buf)

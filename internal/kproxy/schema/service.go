@@ -116,7 +116,7 @@ type Cancel struct {
 	Op     uint64
 }
 
-// BindPort takes a port of a port space (rdmacm.Ports).
+// BindPort takes a port of a port space (cmid.Ports).
 type BindPort struct {
 	Services Handle `handle:"services"`
 	Addr     [16]uint8

@@ -4,8 +4,9 @@ import (
 	"syscall"
 
 	"ciddk/accesslayer/cm"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
+	abi "ciddk/internal/ucmabi"
 	"ciddk/kproxy"
 	"ciddk/mad"
 )
@@ -14,10 +15,10 @@ import (
 const numberBits = 1<<24 - 1
 
 // param returns the parameters of a request or of the reply to one. Error: EINVAL (the user has no such QP).
-func (x *id) param(p *connParam) (rdmacm.ConnParam, error) {
+func (x *id) param(p *abi.ConnParam) (cmid.ConnParam, error) {
 	qpn := ci.QPN(p.QPNum & numberBits)
 	src := x.cm.Source()
-	c := rdmacm.ConnParam{Private: p.PrivateData[:p.PrivateDataLen], Retries: exact(p.RetryCount & 7),
+	c := cmid.ConnParam{Private: p.PrivateData[:p.PrivateDataLen], Retries: exact(p.RetryCount & 7),
 		RNRRetries: exact(p.RNRRetryCount & 7), QP: &cm.QP{Num: qpn, Type: x.typ, SRQ: p.SRQ != 0}}
 	if x.front.cfg.Core.Owner(x.session().Peer().UID, src.Port.CA, qpn) == nil {
 		return c, syscall.EINVAL
@@ -50,12 +51,12 @@ func (x *id) session() *kproxy.Session {
 	return x.file.session
 }
 
-func (f *File) connect(_ *call, q *connect, _ *none) error {
+func (f *File) connect(_ *call, q *abi.Connect, _ *abi.None) error {
 	if q.Param.Valid == 0 {
 		return syscall.EINVAL
 	}
 	return f.placed(q.ID, func(x *id) error {
-		c := rdmacm.ConnParam{Private: q.Param.PrivateData[:q.Param.PrivateDataLen]}
+		c := cmid.ConnParam{Private: q.Param.PrivateData[:q.Param.PrivateDataLen]}
 		if x.typ != ci.UD { // the sender of a lookup needs no QP
 			var err error
 			if c, err = x.param(&q.Param); err != nil {
@@ -69,7 +70,7 @@ func (f *File) connect(_ *call, q *connect, _ *none) error {
 }
 
 // accept accepts a request or, without parameters, completes a connect.
-func (f *File) accept(_ *call, q *accept, _ *none) error {
+func (f *File) accept(_ *call, q *abi.Accept, _ *abi.None) error {
 	return f.placed(q.ID, func(x *id) error {
 		if q.Param.Valid == 0 {
 			err := x.cm.Establish()
@@ -98,7 +99,7 @@ func (x *id) setUID(uid uint64) (was uint64) {
 	return was
 }
 
-func (f *File) reject(_ *call, q *reject, _ *none) error {
+func (f *File) reject(_ *call, q *abi.Reject, _ *abi.None) error {
 	reason := mad.RejReason(q.Reason)
 	switch reason {
 	case 0:
@@ -110,7 +111,7 @@ func (f *File) reject(_ *call, q *reject, _ *none) error {
 	return f.placed(q.ID, func(x *id) error { return x.cm.RejectFor(reason, q.PrivateData[:q.PrivateDataLen]) })
 }
 
-func (f *File) disconnect(_ *call, q *disconnect, _ *none) error {
+func (f *File) disconnect(_ *call, q *abi.Disconnect, _ *abi.None) error {
 	return f.placed(q.ID, func(x *id) error {
 		x.quarantine()
 		err := x.cm.StartDisconnect()

@@ -9,7 +9,7 @@
 // # Files and IDs
 //
 // An open device file is an event channel, and a client of the session core. Each ID of the program (rdma_cm_id) is an
-// rdmacm.ID. IDs and groups have numbers of 32 bits, which are those of the whole front end, since MIGRATE_ID moves IDs
+// cmid.ID. IDs and groups have numbers of 32 bits, which are those of the whole front end, since MIGRATE_ID moves IDs
 // between files. A file uses its own IDs only.
 //
 // # QPs

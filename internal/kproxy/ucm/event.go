@@ -6,24 +6,25 @@ import (
 	"syscall"
 
 	"ciddk/accesslayer/cm"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
+	abi "ciddk/internal/ucmabi"
 )
 
 // eventNumbers are the numbers of events.
-var eventNumbers = map[rdmacm.EventType]uint32{
-	rdmacm.EventAddrResolved: eventAddrResolved, rdmacm.EventAddrError: eventAddrError,
-	rdmacm.EventRouteResolved: eventRouteResolved, rdmacm.EventRouteError: eventRouteError,
-	rdmacm.EventConnectRequest: eventConnectRequest, rdmacm.EventConnectResponse: eventConnectResponse,
-	rdmacm.EventConnectError: eventConnectError, rdmacm.EventUnreachable: eventUnreachable,
-	rdmacm.EventRejected: eventRejected, rdmacm.EventEstablished: eventEstablished,
-	rdmacm.EventDisconnected: eventDisconnected, rdmacm.EventDeviceRemoved: eventDeviceRemoval,
-	rdmacm.EventGroupJoined: eventMulticastJoin, rdmacm.EventGroupError: eventMulticastError,
-	rdmacm.EventTimeWaitExit: eventTimewaitExit,
+var eventNumbers = map[cmid.EventType]uint32{
+	cmid.EventAddrResolved: abi.EventAddrResolved, cmid.EventAddrError: abi.EventAddrError,
+	cmid.EventRouteResolved: abi.EventRouteResolved, cmid.EventRouteError: abi.EventRouteError,
+	cmid.EventConnectRequest: abi.EventConnectRequest, cmid.EventConnectResponse: abi.EventConnectResponse,
+	cmid.EventConnectError: abi.EventConnectError, cmid.EventUnreachable: abi.EventUnreachable,
+	cmid.EventRejected: abi.EventRejected, cmid.EventEstablished: abi.EventEstablished,
+	cmid.EventDisconnected: abi.EventDisconnected, cmid.EventDeviceRemoved: abi.EventDeviceRemoval,
+	cmid.EventGroupJoined: abi.EventMulticastJoin, cmid.EventGroupError: abi.EventMulticastError,
+	cmid.EventTimeWaitExit: abi.EventTimewaitExit,
 }
 
 // getEvent takes the oldest event. Without one, it returns EAGAIN, and the carrier waits if the descriptor does.
-func (f *File) getEvent(c *call, _ *getEvent, r *eventResp) error {
+func (f *File) getEvent(c *call, _ *abi.GetEvent, r *abi.EventResp) error {
 	for {
 		e, ok := f.channel.TryNext()
 		if !ok {
@@ -39,17 +40,29 @@ func (f *File) getEvent(c *call, _ *getEvent, r *eventResp) error {
 	}
 }
 
+// writeEvent queues an event of the program's own, or of its library.
+func (f *File) writeEvent(_ *call, q *abi.WriteEvent, _ *abi.None) error {
+	if q.Event != abi.EventUser && q.Event != abi.EventInternal {
+		return syscall.EINVAL
+	}
+	return f.with(q.ID, func(x *id) error { return x.cm.Post(q) })
+}
+
 // take encodes an event. It reports false if the program does not receive it.
-func (f *File) take(e *rdmacm.Event, r *eventResp) bool {
+func (f *File) take(e *cmid.Event, r *abi.EventResp) bool {
 	number, ok := eventNumbers[e.Type]
+	*r = abi.EventResp{Event: number, Status: status(e)}
+	if q, isWritten := e.User.(*abi.WriteEvent); isWritten {
+		ok, r.Event, r.Status = true, q.Event, q.Status
+		ne.PutUint64(r.Param[:], q.Arg)
+	}
 	if !ok {
 		return false
 	}
-	*r = eventResp{Event: number, Status: status(e)}
 	switch e.Type {
-	case rdmacm.EventConnectRequest:
+	case cmid.EventConnectRequest:
 		return f.takeRequest(e, r)
-	case rdmacm.EventGroupJoined, rdmacm.EventGroupError:
+	case cmid.EventGroupJoined, cmid.EventGroupError:
 		return f.takeGroup(e, r)
 	}
 	u := f.front
@@ -57,19 +70,19 @@ func (f *File) take(e *rdmacm.Event, r *eventResp) bool {
 	x := u.byCM[e.ID]
 	ok = x != nil && x.file == f && x.uid != 0 && !x.removed
 	if ok {
-		x.removed = e.Type == rdmacm.EventDeviceRemoved
+		x.removed = e.Type == cmid.EventDeviceRemoved
 		x.reported++
 		r.UID, r.ID = x.uid, x.number
 	}
 	u.mu.Unlock()
-	if ok {
+	if ok && e.User == nil {
 		x.setParam(e, r)
 	}
 	return ok
 }
 
 // takeRequest makes the ID of a request one of the program. The event is one of the listener.
-func (f *File) takeRequest(e *rdmacm.Event, r *eventResp) bool {
+func (f *File) takeRequest(e *cmid.Event, r *abi.EventResp) bool {
 	u := f.front
 	x := &id{front: u, cm: e.ID, typ: e.ID.Request().Type}
 	u.mu.Lock()
@@ -97,7 +110,7 @@ func (f *File) takeRequest(e *rdmacm.Event, r *eventResp) bool {
 }
 
 // takeGroup encodes an event of a group, which is also one of its ID.
-func (f *File) takeGroup(e *rdmacm.Event, r *eventResp) bool {
+func (f *File) takeGroup(e *cmid.Event, r *abi.EventResp) bool {
 	u := f.front
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -108,16 +121,16 @@ func (f *File) takeGroup(e *rdmacm.Event, r *eventResp) bool {
 	g.reported++
 	g.id.reported++
 	r.UID, r.ID = g.uid, g.number
-	if e.Type == rdmacm.EventGroupJoined {
+	if e.Type == cmid.EventGroupJoined {
 		peer := g.cm.Peer()
-		r.setUD(&udParam{QPNum: uint32(peer.QPN), QKey: uint32(peer.QKey), AH: newAH(&peer.AV)}, nil)
+		setUD(r, &abi.UDParam{QPNum: uint32(peer.QPN), QKey: uint32(peer.QKey), AH: abi.NewAH(&peer.AV)}, nil)
 	}
 	return true
 }
 
 // status returns the status of an event: 0, a reason of the peer, or a negative errno.
-func status(e *rdmacm.Event) int32 {
-	if e.Err == nil || e.Type == rdmacm.EventDisconnected || e.Type == rdmacm.EventDeviceRemoved {
+func status(e *cmid.Event) int32 {
+	if e.Err == nil || e.Type == cmid.EventDisconnected || e.Type == cmid.EventDeviceRemoved {
 		return 0
 	}
 	if r, ok := errors.AsType[*cm.RejectError](e.Err); ok {
@@ -133,29 +146,30 @@ func status(e *rdmacm.Event) int32 {
 }
 
 // setParam sets the parameters of an event of a connection.
-func (x *id) setParam(e *rdmacm.Event, r *eventResp) {
+func (x *id) setParam(e *cmid.Event, r *abi.EventResp) {
 	if x.typ == ci.UD {
-		p := udParam{}
-		if e.Type == rdmacm.EventEstablished {
+		p := abi.UDParam{}
+		if e.Type == cmid.EventEstablished {
 			peer := x.cm.Peer()
-			p = udParam{QPNum: uint32(peer.QPN), QKey: uint32(peer.QKey), AH: newAH(&peer.AV)}
+			p = abi.UDParam{QPNum: uint32(peer.QPN), QKey: uint32(peer.QKey), AH: abi.NewAH(&peer.AV)}
 		}
-		r.setUD(&p, e.Private)
+		setUD(r, &p, e.Private)
 		return
 	}
-	var p connParam
+	var p abi.ConnParam
 	conn := x.cm.Conn()
 	switch e.Type {
-	case rdmacm.EventConnectRequest:
+	case cmid.EventConnectRequest:
 		q := x.cm.Request()
-		p = connParam{QPNum: uint32(q.QPN), ResponderResources: q.InitiatorDepth, InitiatorDepth: q.ResponderResources,
-			RetryCount: q.Retries, RNRRetryCount: q.RNRRetries, SRQ: flag(q.SRQ), FlowControl: flag(q.FlowControl)}
-	case rdmacm.EventConnectResponse, rdmacm.EventEstablished:
+		p = abi.ConnParam{QPNum: uint32(q.QPN), ResponderResources: q.InitiatorDepth,
+			InitiatorDepth: q.ResponderResources,
+			RetryCount:     q.Retries, RNRRetryCount: q.RNRRetries, SRQ: flag(q.SRQ), FlowControl: flag(q.FlowControl)}
+	case cmid.EventConnectResponse, cmid.EventEstablished:
 		if conn == nil || conn.Reply() == nil || x.cm.Request() != nil {
 			break
 		}
 		q := conn.Reply()
-		p = connParam{QPNum: q.LocalQPN, ResponderResources: q.InitiatorDepth, InitiatorDepth: q.ResponderRes,
+		p = abi.ConnParam{QPNum: q.LocalQPN, ResponderResources: q.InitiatorDepth, InitiatorDepth: q.ResponderRes,
 			RNRRetryCount: q.RNRRetryCount, SRQ: flag(q.SRQ), FlowControl: flag(q.FlowControl)}
 	}
 	p.PrivateDataLen = uint8(copy(p.PrivateData[:], e.Private))
@@ -170,7 +184,7 @@ func flag(is bool) uint8 {
 }
 
 // setUD sets the parameters of an event for datagrams.
-func (r *eventResp) setUD(p *udParam, private []byte) {
+func setUD(r *abi.EventResp, p *abi.UDParam, private []byte) {
 	p.PrivateDataLen = uint8(copy(p.PrivateData[:], private))
 	_, _ = binary.Encode(r.Param[:], ne, p) // it has room
 }

@@ -5,9 +5,10 @@ import (
 	"sync"
 	"syscall"
 
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/internal/kproxy/devices"
+	abi "ciddk/internal/ucmabi"
 	"ciddk/kproxy"
 	"ciddk/mad"
 )
@@ -16,7 +17,7 @@ import (
 type id struct {
 	front  *FrontEnd
 	number uint32
-	cm     *rdmacm.ID
+	cm     *cmid.ID
 	typ    ci.QPType
 	space  uint16
 
@@ -44,7 +45,7 @@ type group struct {
 	number   uint32
 	id       *id
 	uid      uint64
-	cm       *rdmacm.Group
+	cm       *cmid.Group
 	reported uint32 // events
 }
 
@@ -59,7 +60,7 @@ const (
 type File struct {
 	front   *FrontEnd
 	session *kproxy.Session
-	channel *rdmacm.EventChannel
+	channel *cmid.EventChannel
 
 	closed bool // FrontEnd.mu guards it
 
@@ -181,7 +182,7 @@ func (f *File) with(number uint32, run func(x *id) error) error {
 	x.stepMu.Lock()
 	defer x.stepMu.Unlock()
 	switch {
-	case errors.Is(x.cm.Err(), rdmacm.ErrDeviceRemoved):
+	case errors.Is(x.cm.Err(), cmid.ErrDeviceRemoved):
 		return syscall.ENXIO
 	case x.cm.Waiting() >= maxWaiting:
 		return syscall.ENOMEM
@@ -267,23 +268,23 @@ func (x *id) quarantine() {
 }
 
 // portSpaces are the port spaces with the type of their QPs; that of IB is the program's choice.
-var portSpaces = map[uint16]ci.QPType{spaceTCP: ci.RC, spaceUDP: ci.UD}
+var portSpaces = map[uint16]ci.QPType{abi.SpaceTCP: ci.RC, abi.SpaceUDP: ci.UD}
 
-var qpTypes = map[uint8]ci.QPType{typeRC: ci.RC, typeUC: ci.UC, typeUD: ci.UD}
+var qpTypes = map[uint8]ci.QPType{abi.TypeRC: ci.RC, abi.TypeUC: ci.UC, abi.TypeUD: ci.UD}
 
-func (f *File) createID(_ *call, q *createID, r *idResp) error {
+func (f *File) createID(_ *call, q *abi.CreateID, r *abi.IDResp) error {
 	typ, ok := portSpaces[q.PS]
-	space := map[uint16]mad.PortSpace{spaceTCP: rdmacm.TCP, spaceUDP: rdmacm.UDP, spaceIB: rdmacm.IB}[q.PS]
+	space := map[uint16]mad.PortSpace{abi.SpaceTCP: cmid.TCP, abi.SpaceUDP: cmid.UDP, abi.SpaceIB: cmid.IB}[q.PS]
 	switch {
-	case q.PS == spaceIPoIB:
+	case q.PS == abi.SpaceIPoIB:
 		return syscall.EPROTONOSUPPORT
-	case q.PS == spaceIB:
+	case q.PS == abi.SpaceIB:
 		typ, ok = qpTypes[q.QPType]
 	}
 	if !ok {
 		return syscall.EINVAL
 	}
-	cm, err := f.front.cfg.Manager.NewID(rdmacm.IDConfig{Space: space, Type: typ, Events: f.channel})
+	cm, err := f.front.cfg.Manager.NewID(cmid.IDConfig{Space: space, Type: typ, Events: f.channel})
 	if err != nil {
 		return err
 	}
@@ -295,7 +296,7 @@ func (f *File) createID(_ *call, q *createID, r *idResp) error {
 	return nil
 }
 
-func (f *File) destroyID(c *call, q *byID, r *eventsResp) error {
+func (f *File) destroyID(c *call, q *abi.ByID, r *abi.EventsResp) error {
 	u := f.front
 	u.mu.Lock()
 	x, err := u.findLocked(f, q.ID)
@@ -315,7 +316,7 @@ func (f *File) destroyID(c *call, q *byID, r *eventsResp) error {
 }
 
 // migrateID moves an ID of another file to this one.
-func (f *File) migrateID(c *call, q *migrateID, r *eventsResp) error {
+func (f *File) migrateID(c *call, q *abi.MigrateID, r *abi.EventsResp) error {
 	if c.request.File == nil || c.request.Number != q.FD {
 		c.reply.NeedFile, c.reply.Number = true, q.FD
 		return nil
@@ -336,7 +337,7 @@ func (f *File) migrateID(c *call, q *migrateID, r *eventsResp) error {
 }
 
 // moveTo moves an ID and its events to another file, whose session was charged for it.
-func (f *File) moveTo(to *File, number uint32, r *eventsResp) error {
+func (f *File) moveTo(to *File, number uint32, r *abi.EventsResp) error {
 	u := f.front
 	u.mu.Lock()
 	defer u.mu.Unlock()

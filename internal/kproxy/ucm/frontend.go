@@ -7,16 +7,17 @@ import (
 	"sync"
 	"syscall"
 
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 	"ciddk/internal/kproxy/devices"
+	abi "ciddk/internal/ucmabi"
 	"ciddk/kproxy"
 )
 
 // Config describes a front end. All fields are required.
 type Config struct {
 	Core    *kproxy.Server
-	Manager *rdmacm.Manager
+	Manager *cmid.Manager
 	// Number returns the number of the RDMA device of an adapter, and whether there is one: the library opens a device
 	// again if it has another number. Default: there are none, and the library looks for the GUID only.
 	Number func(ci.GUID) (uint32, bool)
@@ -28,10 +29,10 @@ type FrontEnd struct {
 
 	mu        sync.Mutex // only locks of File, Session, rdmacm and cm are taken while it is held
 	ids       map[uint32]*id
-	byCM      map[*rdmacm.ID]*id
+	byCM      map[*cmid.ID]*id
 	nextID    uint32
 	groups    map[uint32]*group
-	byGroup   map[*rdmacm.Group]*group
+	byGroup   map[*cmid.Group]*group
 	nextGroup uint32
 }
 
@@ -42,8 +43,8 @@ func New(cfg Config) (*FrontEnd, error) {
 	if cfg.Core == nil || cfg.Manager == nil {
 		return nil, errors.New("ucm: Config.Core or Config.Manager is nil")
 	}
-	return &FrontEnd{cfg: cfg, ids: map[uint32]*id{}, byCM: map[*rdmacm.ID]*id{}, groups: map[uint32]*group{},
-		byGroup: map[*rdmacm.Group]*group{}}, nil
+	return &FrontEnd{cfg: cfg, ids: map[uint32]*id{}, byCM: map[*cmid.ID]*id{}, groups: map[uint32]*group{},
+		byGroup: map[*cmid.Group]*group{}}, nil
 }
 
 // The numbers of the device file: that of miscellaneous devices, and one that Linux assigns as it likes.
@@ -53,15 +54,17 @@ const (
 )
 
 const (
-	deviceFile = "/dev/infiniband/rdma_cm"
-	sysfsDir   = "/sys/class/misc/rdma_cm"
+	deviceName = "rdma_cm"
+	deviceFile = "/dev/infiniband/" + deviceName
 )
 
 // Tree returns the device file, with its numbers, and its files in sysfs.
 func (u *FrontEnd) Tree() []devices.Entry {
 	numbers := fmt.Appendf(nil, "%d:%d\n", deviceMajor, deviceMinor)
-	return []devices.Entry{{Path: deviceFile, Data: numbers}, {Path: sysfsDir + "/dev", Data: numbers},
-		{Path: sysfsDir + "/abi_version", Data: fmt.Appendf(nil, "%d\n", abiVersion)}}
+	dir, list := devices.ClassDevice("", "misc", deviceName, devices.DeviceFile(deviceMajor, deviceMinor, deviceName))
+	return append(list, devices.Entry{Path: deviceFile, Data: numbers},
+		devices.Entry{Path: dir + "/dev", Data: numbers},
+		devices.Entry{Path: dir + "/abi_version", Data: fmt.Appendf(nil, "%d\n", abi.AbiVersion)})
 }
 
 // Open opens the device file for a client. Error: ENOENT; ENOMEM (too many clients); EIO.
@@ -74,9 +77,9 @@ func (u *FrontEnd) Open(name string, p kproxy.Peer) (devices.File, error) {
 		return nil, errnoOf(err)
 	}
 	f := &File{front: u, session: session}
-	f.channel = rdmacm.NewEventChannel(f.ready)
+	f.channel = cmid.NewEventChannel(f.ready)
 	// Linux has no such events. Alternate paths are not supported.
-	f.channel.Ignore(rdmacm.EventReadyToUse, rdmacm.EventDelayed, rdmacm.EventAlternate)
+	f.channel.Ignore(cmid.EventReadyToUse, cmid.EventDelayed, cmid.EventAlternate)
 	session.Describe(f.describe)
 	return f, nil
 }

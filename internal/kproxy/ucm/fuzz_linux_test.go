@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"ciddk/internal/kproxy/devices"
+	abi "ciddk/internal/ucmabi"
 )
 
 // FuzzCommands executes sequences of commands on a file. The input is a list of commands, each preceded by its length
@@ -19,26 +20,28 @@ func FuzzCommands(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	create := encode(cmdCreateID, createID{UID: 1, Response: replyAddr, PS: spaceTCP}, 4)
-	event := encode(cmdGetEvent, getEvent{replyAddr}, 336)
-	resolve := encode(cmdResolveIP, resolveIP{Dst: at(7174), ID: 1, TimeoutMS: 1000}, 0)
-	add(create, encode(cmdBindIP, bindIP{Addr: at(7174), ID: 1}, 0), encode(cmdListen, listen{ID: 1}, 0),
-		encode(cmdQueryRoute, query{Response: replyAddr, ID: 1}, 208),
-		encode(cmdDestroyID, byID{Response: replyAddr, ID: 1}, 4))
-	add(create, resolve, event, encode(cmdResolveRoute, resolveRoute{ID: 1, TimeoutMS: 1000}, 0), event,
-		encode(cmdQuery, query{Response: replyAddr, ID: 1, Option: queryPath}, 80),
-		encode(cmdQuery, query{Response: replyAddr, ID: 1, Option: queryGID}, 280),
-		encode(cmdInitQPAttr, initQPAttr{Response: replyAddr, ID: 1, QPState: 1}, 144),
-		encode(cmdConnect, connect{Param: connParam{QPNum: 1, Valid: 1}, ID: 1}, 0),
-		encode(cmdDisconnect, disconnect{1}, 0), encode(cmdNotify, notify{ID: 1, Event: commEstablished}, 0))
-	udp := encode(cmdCreateID, createID{UID: 1, Response: replyAddr, PS: spaceUDP}, 4)
-	join := joinIPMcast{Response: replyAddr, UID: 2, Addr: at(0), ID: 1}
+	create := encode(abi.CmdCreateID, abi.CreateID{UID: 1, Response: replyAddr, PS: abi.SpaceTCP}, 4)
+	event := encode(abi.CmdGetEvent, abi.GetEvent{Response: replyAddr}, 336)
+	resolve := encode(abi.CmdResolveIP, abi.ResolveIP{Dst: at(7174), ID: 1, TimeoutMS: 1000}, 0)
+	add(create, encode(abi.CmdBindIP, abi.BindIP{Addr: at(7174), ID: 1}, 0), encode(abi.CmdListen, abi.Listen{ID: 1},
+		0),
+		encode(abi.CmdQueryRoute, abi.Query{Response: replyAddr, ID: 1}, 208),
+		encode(abi.CmdDestroyID, abi.ByID{Response: replyAddr, ID: 1}, 4))
+	add(create, resolve, event, encode(abi.CmdResolveRoute, abi.ResolveRoute{ID: 1, TimeoutMS: 1000}, 0), event,
+		encode(abi.CmdQuery, abi.Query{Response: replyAddr, ID: 1, Option: abi.QueryPath}, 80),
+		encode(abi.CmdQuery, abi.Query{Response: replyAddr, ID: 1, Option: abi.QueryGID}, 280),
+		encode(abi.CmdInitQPAttr, abi.InitQPAttr{Response: replyAddr, ID: 1, QPState: 1}, 144),
+		encode(abi.CmdConnect, abi.Connect{Param: abi.ConnParam{QPNum: 1, Valid: 1}, ID: 1}, 0),
+		encode(abi.CmdDisconnect, abi.Disconnect{ID: 1}, 0), encode(abi.CmdNotify, abi.Notify{ID: 1,
+			Event: abi.CommEstablished}, 0))
+	udp := encode(abi.CmdCreateID, abi.CreateID{UID: 1, Response: replyAddr, PS: abi.SpaceUDP}, 4)
+	join := abi.JoinIPMcast{Response: replyAddr, UID: 2, Addr: at(0), ID: 1}
 	copy(join.Addr[4:], []byte{239, 1, 2, 3})
-	add(udp, resolve, encode(cmdJoinIPMcast, join, 4), event, event,
-		encode(cmdLeaveMcast, byID{Response: replyAddr, ID: 1}, 4))
-	add(create, encode(cmdMigrateID, migrateID{Response: replyAddr, ID: 1, FD: 3}, 4),
-		encode(cmdReject, reject{ID: 1}, 0), encode(cmdAccept, accept{ID: 1}, 0),
-		encode(cmdSetOption, setOption{ID: 1, Len: 1}, 0))
+	add(udp, resolve, encode(abi.CmdJoinIPMcast, join, 4), event, event,
+		encode(abi.CmdLeaveMcast, abi.ByID{Response: replyAddr, ID: 1}, 4))
+	add(create, encode(abi.CmdMigrateID, abi.MigrateID{Response: replyAddr, ID: 1, FD: 3}, 4),
+		encode(abi.CmdReject, abi.Reject{ID: 1}, 0), encode(abi.CmdAccept, abi.Accept{ID: 1}, 0),
+		encode(abi.CmdSetOption, abi.SetOption{ID: 1, Len: 1}, 0))
 	r := newRig(f)
 	f.Fuzz(func(t *testing.T, input []byte) {
 		r.t = t

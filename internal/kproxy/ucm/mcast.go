@@ -3,19 +3,20 @@ package ucm
 import (
 	"syscall"
 
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
+	abi "ciddk/internal/ucmabi"
 )
 
-func (f *File) joinIPMcast(_ *call, q *joinIPMcast, r *idResp) error {
-	a, err := parseIP(&q.Addr)
+func (f *File) joinIPMcast(_ *call, q *abi.JoinIPMcast, r *abi.IDResp) error {
+	a, err := abi.ParseIP(&q.Addr)
 	if err != nil {
 		return err
 	}
 	return f.join(q.ID, q.UID, a, 0, r)
 }
 
-func (f *File) joinMcast(_ *call, q *joinMcast, r *idResp) error {
-	a, err := parseAddress(q.Addr[:], int(q.AddrSize))
+func (f *File) joinMcast(_ *call, q *abi.JoinMcast, r *abi.IDResp) error {
+	a, err := abi.ParseAddress(q.Addr[:], int(q.AddrSize))
 	if err != nil {
 		return err
 	}
@@ -23,8 +24,8 @@ func (f *File) joinMcast(_ *call, q *joinMcast, r *idResp) error {
 }
 
 // join joins a group. The library attaches the QP when the event arrives.
-func (f *File) join(number uint32, uid uint64, a address, flags uint16, r *idResp) error {
-	if flags > sendOnly {
+func (f *File) join(number uint32, uid uint64, a abi.Address, flags uint16, r *abi.IDResp) error {
+	if flags > abi.SendOnly {
 		return syscall.EINVAL
 	}
 	return f.placed(number, func(x *id) error {
@@ -36,7 +37,7 @@ func (f *File) join(number uint32, uid uint64, a address, flags uint16, r *idRes
 		}
 		u := f.front
 		u.mu.Lock() // so that the event finds the group
-		g, err := x.join(f, uid, a, rdmacm.JoinConfig{NoAttach: true, SendOnly: flags == sendOnly})
+		g, err := x.join(f, uid, a, cmid.JoinConfig{NoAttach: true, SendOnly: flags == abi.SendOnly})
 		u.mu.Unlock()
 		if err != nil {
 			f.session.Discharge(bytesPerGroup)
@@ -48,7 +49,7 @@ func (f *File) join(number uint32, uid uint64, a address, flags uint16, r *idRes
 }
 
 // join is File.join with FrontEnd.mu held.
-func (x *id) join(f *File, uid uint64, a address, cfg rdmacm.JoinConfig) (*group, error) {
+func (x *id) join(f *File, uid uint64, a abi.Address, cfg cmid.JoinConfig) (*group, error) {
 	u := x.front
 	if x.file != f || u.ids[x.number] != x {
 		return nil, syscall.EINVAL // it was migrated or destroyed
@@ -66,7 +67,7 @@ func (x *id) join(f *File, uid uint64, a address, cfg rdmacm.JoinConfig) (*group
 	return g, nil
 }
 
-func (f *File) leaveMcast(_ *call, q *byID, r *eventsResp) error {
+func (f *File) leaveMcast(_ *call, q *abi.ByID, r *abi.EventsResp) error {
 	u := f.front
 	u.mu.Lock()
 	g := u.groups[q.ID]

@@ -5,9 +5,13 @@ import (
 	"syscall"
 
 	"ciddk/internal/kproxy/devices"
+	abi "ciddk/internal/ucmabi"
 )
 
-var ne = binary.NativeEndian
+var (
+	ne = binary.NativeEndian
+	be = binary.BigEndian
+)
 
 // A method declares a command: the sizes of its request and reply, and the function that executes it.
 type method struct {
@@ -71,43 +75,44 @@ func (m method) at(offset int) method {
 }
 
 // methods declares the commands. GET_OPTION does not exist in Linux either.
-var methods = [numCommands]method{
-	cmdCreateID:     define((*File).createID).at(8),
-	cmdDestroyID:    define((*File).destroyID),
-	cmdBindIP:       define((*File).bindIP),
-	cmdResolveIP:    define((*File).resolveIP),
-	cmdResolveRoute: define((*File).resolveRoute),
-	cmdQueryRoute:   define((*File).queryRoute).into(roomQueryRoute),
-	cmdConnect:      define((*File).connect).from(leastConnect),
-	cmdListen:       define((*File).listen),
-	cmdAccept:       define((*File).accept).from(leastAccept),
-	cmdReject:       define((*File).reject),
-	cmdDisconnect:   define((*File).disconnect),
-	cmdInitQPAttr:   define((*File).initQPAttr),
-	cmdGetEvent:     define((*File).getEvent).into(roomEvent),
-	cmdSetOption:    define((*File).setOption),
-	cmdNotify:       define((*File).notify),
-	cmdJoinIPMcast:  define((*File).joinIPMcast),
-	cmdLeaveMcast:   define((*File).leaveMcast),
-	cmdMigrateID:    define((*File).migrateID),
-	cmdQuery:        define((*File).query).at(0).into(roomQueryPath),
-	cmdBind:         define((*File).bindAddr),
-	cmdResolveAddr:  define((*File).resolveAddr),
-	cmdJoinMcast:    define((*File).joinMcast),
+var methods = [abi.NumCommands]method{
+	abi.CmdCreateID:     define((*File).createID).at(8),
+	abi.CmdDestroyID:    define((*File).destroyID),
+	abi.CmdBindIP:       define((*File).bindIP),
+	abi.CmdResolveIP:    define((*File).resolveIP),
+	abi.CmdResolveRoute: define((*File).resolveRoute),
+	abi.CmdQueryRoute:   define((*File).queryRoute).into(abi.RoomQueryRoute),
+	abi.CmdConnect:      define((*File).connect).from(abi.LeastConnect),
+	abi.CmdListen:       define((*File).listen),
+	abi.CmdAccept:       define((*File).accept).from(abi.LeastAccept),
+	abi.CmdReject:       define((*File).reject),
+	abi.CmdDisconnect:   define((*File).disconnect),
+	abi.CmdInitQPAttr:   define((*File).initQPAttr),
+	abi.CmdGetEvent:     define((*File).getEvent).into(abi.RoomEvent),
+	abi.CmdSetOption:    define((*File).setOption),
+	abi.CmdNotify:       define((*File).notify),
+	abi.CmdJoinIPMcast:  define((*File).joinIPMcast),
+	abi.CmdLeaveMcast:   define((*File).leaveMcast),
+	abi.CmdMigrateID:    define((*File).migrateID),
+	abi.CmdQuery:        define((*File).query).at(0).into(abi.RoomQueryPath),
+	abi.CmdBind:         define((*File).bindAddr),
+	abi.CmdResolveAddr:  define((*File).resolveAddr),
+	abi.CmdJoinMcast:    define((*File).joinMcast),
+	abi.CmdWriteEvent:   define((*File).writeEvent),
 }
 
 // parse decodes the header of a write, with the checks and errors of Linux (ucma_write).
 func parse(r *devices.Request) (*method, *call, error) {
 	b := r.Data
-	if len(b) < headerSize {
+	if len(b) < abi.HeaderSize {
 		return nil, nil, syscall.EINVAL
 	}
 	command, in, out := ne.Uint32(b), int(ne.Uint16(b[4:])), int(ne.Uint16(b[6:]))
-	if command >= numCommands || in+headerSize > len(b) {
+	if command >= abi.NumCommands || in+abi.HeaderSize > len(b) {
 		return nil, nil, syscall.EINVAL
 	}
 	m := &methods[command]
-	body := b[headerSize : headerSize+in]
+	body := b[abi.HeaderSize : abi.HeaderSize+in]
 	switch {
 	case m.run == nil:
 		return nil, nil, syscall.ENOSYS

@@ -17,6 +17,13 @@ func mayBindService(p kproxy.Peer) bool {
 	if p.UID == 0 {
 		return true
 	}
+	may := false
+	kproxy.Traced(func() { may = hasBindService(p) })
+	return may
+}
+
+// hasBindService reports whether a client has CAP_NET_BIND_SERVICE in the daemon's user namespace.
+func hasBindService(p kproxy.Peer) bool {
 	dir := "/proc/" + strconv.Itoa(p.PID)
 	own, err := os.Readlink("/proc/self/ns/user")
 	if err != nil {

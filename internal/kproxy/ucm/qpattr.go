@@ -4,31 +4,12 @@ import (
 	"syscall"
 
 	"ciddk/ci"
+	abi "ciddk/internal/ucmabi"
 )
-
-// The attributes of a QP that the program changes (enum ib_qp_attr_mask), by the fields of package ci.
-var qpMasks = map[ci.QPField]uint32{ci.QPFieldState: 1 << 0, ci.QPFieldAccess: 1 << 3, ci.QPFieldPKeyIndex: 1 << 4,
-	ci.QPFieldPort: 1 << 5, ci.QPFieldQKey: 1 << 6, ci.QPFieldPrimary: 1 << 7, ci.QPFieldMTU: 1 << 8,
-	ci.QPFieldAckTimeout: 1 << 9, ci.QPFieldRetryCount: 1 << 10, ci.QPFieldRNRRetry: 1 << 11, ci.QPFieldRQPSN: 1 << 12,
-	ci.QPFieldInitDepth: 1 << 13, ci.QPFieldAlternate: 1 << 14, ci.QPFieldMinRNRTimer: 1 << 15,
-	ci.QPFieldSQPSN: 1 << 16, ci.QPFieldRespRes: 1 << 17, ci.QPFieldAPM: 1 << 18, ci.QPFieldDestNum: 1 << 20}
-
-// The numbers of states.
-var qpStates = map[uint32]ci.QPState{1: ci.QPInit, 2: ci.QPRTR, 3: ci.QPRTS}
-
-// Access flags.
-const (
-	remoteWrite  = 1 << 1
-	remoteRead   = 1 << 2
-	remoteAtomic = 1 << 3
-)
-
-// rearm is the path migration state of a QP with a new alternate path (IB_MIG_REARM).
-const rearm = 1
 
 // initQPAttr returns the attributes with which the program moves its QP to Init, RTR or RTS.
-func (f *File) initQPAttr(_ *call, q *initQPAttr, r *qpAttr) error {
-	to, ok := qpStates[q.QPState]
+func (f *File) initQPAttr(_ *call, q *abi.InitQPAttr, r *abi.QPAttr) error {
+	to, ok := abi.QPStates[q.QPState]
 	if !ok {
 		return syscall.EINVAL
 	}
@@ -40,14 +21,14 @@ func (f *File) initQPAttr(_ *call, q *initQPAttr, r *qpAttr) error {
 		if err != nil {
 			return err
 		}
-		*r = qpAttr{State: q.QPState, PathMTU: uint32(a.MTU), QKey: uint32(a.QKey), RQPSN: uint32(a.RQPSN),
-			SQPSN: uint32(a.SQPSN), DestQPNum: uint32(a.DestNum), AH: newAH(&a.Primary.AV),
+		*r = abi.QPAttr{State: q.QPState, PathMTU: uint32(a.MTU), QKey: uint32(a.QKey), RQPSN: uint32(a.RQPSN),
+			SQPSN: uint32(a.SQPSN), DestQPNum: uint32(a.DestNum), AH: abi.NewAH(&a.Primary.AV),
 			PKeyIndex: a.Primary.PKeyIndex, MaxRdAtomic: a.InitDepth, MaxDestRdAtomic: a.RespRes,
 			MinRNRTimer: a.MinRNRTimer, PortNum: a.Port, Timeout: uint8(a.Primary.AckTimeout), RetryCnt: a.RetryCount,
 			RNRRetry: a.RNRRetry}
 		if set&ci.QPFieldAlternate != 0 {
-			r.AltAH, r.AltPKeyIndex = newAH(&a.Alternate.AV), a.Alternate.PKeyIndex
-			r.AltPortNum, r.AltTimeout, r.PathMigState = a.Alternate.AV.Port, uint8(a.Alternate.AckTimeout), rearm
+			r.AltAH, r.AltPKeyIndex = abi.NewAH(&a.Alternate.AV), a.Alternate.PKeyIndex
+			r.AltPortNum, r.AltTimeout, r.PathMigState = a.Alternate.AV.Port, uint8(a.Alternate.AckTimeout), abi.Rearm
 		}
 		x.front.mu.Lock()
 		if set&ci.QPFieldAckTimeout != 0 && x.hasAckTimeout {
@@ -58,7 +39,7 @@ func (f *File) initQPAttr(_ *call, q *initQPAttr, r *qpAttr) error {
 			set |= ci.QPFieldAccess
 			r.AccessFlags = x.access()
 		}
-		for field, mask := range qpMasks {
+		for field, mask := range abi.QPMasks {
 			if set&field != 0 {
 				r.Mask |= mask
 			}
@@ -80,19 +61,7 @@ func (x *id) access() uint32 {
 		reads = r.InitiatorDepth
 	}
 	if reads == 0 || x.typ != ci.RC {
-		return remoteWrite
+		return abi.RemoteWrite
 	}
-	return remoteWrite | remoteRead | remoteAtomic
-}
-
-// newAH encodes an address.
-func newAH(a *ci.AVAttr) ahAttr {
-	h := ahAttr{DLID: uint16(a.DLID), SL: uint8(a.SL), SrcPathBits: a.PathBits, StaticRate: uint8(a.StaticRate),
-		PortNum: a.Port}
-	if a.Global {
-		h.IsGlobal = 1
-		h.DGID, h.FlowLabel, h.SGIDIndex = a.GRH.DGID, a.GRH.FlowLabel, uint8(a.GRH.SGIDIndex)
-		h.HopLimit, h.TrafficClass = a.GRH.HopLimit, a.GRH.TrafficClass
-	}
-	return h
+	return abi.RemoteWrite | abi.RemoteRead | abi.RemoteAtomic
 }

@@ -6,8 +6,10 @@ import (
 	"syscall"
 
 	"ciddk/accesslayer/cm"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
+	"ciddk/accesslayer/rdmacm/resolve"
 	"ciddk/ci"
+	abi "ciddk/internal/ucmabi"
 	"ciddk/mad"
 )
 
@@ -22,11 +24,11 @@ const (
 	usualRate  = 2
 )
 
-func (f *File) queryRoute(_ *call, q *query, r *queryRouteResp) error {
+func (f *File) queryRoute(_ *call, q *abi.Query, r *abi.QueryRouteResp) error {
 	return f.with(q.ID, func(x *id) error {
 		family := x.familyOf()
-		putAddress(r.Src[:], x.cm.LocalAddr().AddrPort, family)
-		putAddress(r.Dst[:], x.cm.RemoteAddr().AddrPort, family)
+		abi.PutAddress(r.Src[:], x.cm.LocalAddr().AddrPort, family)
+		abi.PutAddress(r.Dst[:], x.cm.RemoteAddr().AddrPort, family)
 		src := x.cm.Source()
 		r.IBDevIndex = f.front.number(src.Port.CA)
 		if src.Port.Num == 0 {
@@ -38,7 +40,7 @@ func (f *File) queryRoute(_ *call, q *query, r *queryRouteResp) error {
 		if x.hasPath() {
 			r.NumPaths = 1
 		}
-		r.Route[0] = pathRec{DGID: rec.DGID, SGID: rec.SGID, HopLimit: rec.HopLimit, TrafficClass: rec.TrafficClass,
+		r.Route[0] = abi.PathRec{DGID: rec.DGID, SGID: rec.SGID, HopLimit: rec.HopLimit, TrafficClass: rec.TrafficClass,
 			SL: rec.SL, MTU: uint32(rec.MTU), MTUSelector: exactly, RateSelector: exactly, Rate: uint8(rec.Rate),
 			LifeSelector: exactly, LifeTime: uint8(rec.LifeTime), Reversible: 1, NumPaths: rec.NumbPath}
 		p := &r.Route[0]
@@ -70,7 +72,7 @@ func (x *id) familyOf() uint16 {
 func (x *id) hasPath() bool { return x.cm.Path() != (cm.Path{}) }
 
 // path returns the path as a record of the subnet administrator. Before there is a path, it contains the addresses.
-func (x *id) path(src *rdmacm.Source) mad.PathRecord {
+func (x *id) path(src *resolve.Source) mad.PathRecord {
 	p := x.cm.Path()
 	rec := mad.PathRecord{DGID: p.AV.GRH.DGID, SGID: src.GID, DLID: uint16(p.AV.DLID), FlowLabel: p.AV.GRH.FlowLabel,
 		HopLimit: p.AV.GRH.HopLimit, TrafficClass: p.AV.GRH.TrafficClass, Reversible: true, NumbPath: 1,
@@ -102,17 +104,17 @@ func (x *id) path(src *rdmacm.Source) mad.PathRecord {
 }
 
 // query returns addresses, paths or GIDs, of which each has a reply of its own.
-func (f *File) query(c *call, q *query, _ *queryPathResp) error {
+func (f *File) query(c *call, q *abi.Query, _ *abi.QueryPathResp) error {
 	return f.with(q.ID, func(x *id) error {
 		switch q.Option {
-		case queryAddr, queryGID:
-			if c.room < roomQueryAddr {
+		case abi.QueryAddr, abi.QueryGID:
+			if c.room < abi.RoomQueryAddr {
 				return syscall.ENOSPC
 			}
-			r := x.addresses(q.Option == queryGID)
+			r := x.addresses(q.Option == abi.QueryGID)
 			c.resp, _ = binary.Append(nil, ne, r) // the structure has a fixed size
-		case queryPath:
-			var r queryPathResp
+		case abi.QueryPath:
+			var r abi.QueryPathResp
 			src := x.cm.Source()
 			if x.hasPath() {
 				rec := x.path(&src)
@@ -121,7 +123,7 @@ func (f *File) query(c *call, q *query, _ *queryPathResp) error {
 			}
 			c.resp, _ = binary.Append(nil, ne, r)
 			if room := min(c.room, len(c.resp)); r.NumPaths == 0 || room < len(c.resp) {
-				c.resp = c.resp[:roomQueryPath] // a path is not cut
+				c.resp = c.resp[:abi.RoomQueryPath] // a path is not cut
 				ne.PutUint32(c.resp, 0)
 			}
 		default:
@@ -132,9 +134,9 @@ func (f *File) query(c *call, q *query, _ *queryPathResp) error {
 }
 
 // addresses returns the addresses of an ID, or its GIDs.
-func (x *id) addresses(isGID bool) *queryAddrResp {
+func (x *id) addresses(isGID bool) *abi.QueryAddrResp {
 	src := x.cm.Source()
-	r := &queryAddrResp{PortNum: src.Port.Num, IBDevIndex: x.front.number(src.Port.CA)}
+	r := &abi.QueryAddrResp{PortNum: src.Port.Num, IBDevIndex: x.front.number(src.Port.CA)}
 	be.PutUint64(r.NodeGUID[:], uint64(src.Port.CA))
 	rec := mad.PathRecord{PKey: 0xffff}
 	if src.Port.Num != 0 {
@@ -143,13 +145,13 @@ func (x *id) addresses(isGID bool) *queryAddrResp {
 	r.PKey = rec.PKey
 	local, remote := x.cm.LocalAddr(), x.cm.RemoteAddr()
 	if isGID {
-		space := map[uint16]mad.PortSpace{spaceTCP: rdmacm.TCP, spaceUDP: rdmacm.UDP, spaceIB: rdmacm.IB}[x.space]
-		r.SrcSize = putGID(r.Src[:], src.GID, ci.PKey(rec.PKey), space.ServiceID(local.Port()))
-		r.DstSize = putGID(r.Dst[:], rec.DGID, ci.PKey(rec.PKey), space.ServiceID(remote.Port()))
+		space := map[uint16]mad.PortSpace{abi.SpaceTCP: cmid.TCP, abi.SpaceUDP: cmid.UDP, abi.SpaceIB: cmid.IB}[x.space]
+		r.SrcSize = abi.PutGID(r.Src[:], src.GID, ci.PKey(rec.PKey), space.ServiceID(local.Port()))
+		r.DstSize = abi.PutGID(r.Dst[:], rec.DGID, ci.PKey(rec.PKey), space.ServiceID(remote.Port()))
 		return r
 	}
 	family := x.familyOf()
-	r.SrcSize = uint16(putAddress(r.Src[:], local.AddrPort, family))
-	r.DstSize = uint16(putAddress(r.Dst[:], remote.AddrPort, family))
+	r.SrcSize = uint16(abi.PutAddress(r.Src[:], local.AddrPort, family))
+	r.DstSize = uint16(abi.PutAddress(r.Dst[:], remote.AddrPort, family))
 	return r
 }

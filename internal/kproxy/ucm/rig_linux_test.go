@@ -17,6 +17,7 @@ import (
 	"ciddk/hca/reference"
 	"ciddk/internal/kproxy/devices"
 	"ciddk/internal/kproxy/schema"
+	abi "ciddk/internal/ucmabi"
 	"ciddk/kproxy"
 	"ciddk/link/sim"
 	"ciddk/rvt"
@@ -50,7 +51,7 @@ func newRigAt(t testing.TB, address string) *rig {
 	require.NoError(t, err)
 	r.core, err = kproxy.New(kproxy.Config{AL: al})
 	require.NoError(t, err)
-	r.front, err = New(Config{Core: r.core, Manager: m})
+	r.front, err = New(Config{Core: r.core, Manager: m.IDs()})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, r.core.Close())
@@ -111,12 +112,12 @@ const replyAddr = 0x1000
 
 // encode returns a command with room for a reply of n bytes.
 func encode(command uint32, request any, n int) []byte {
-	b, err := binary.Append(make([]byte, headerSize), ne, request)
+	b, err := binary.Append(make([]byte, abi.HeaderSize), ne, request)
 	if err != nil {
 		panic(err)
 	}
 	ne.PutUint32(b, command)
-	ne.PutUint16(b[4:], uint16(len(b)-headerSize))
+	ne.PutUint16(b[4:], uint16(len(b)-abi.HeaderSize))
 	ne.PutUint16(b[6:], uint16(n))
 	return b
 }
@@ -158,16 +159,16 @@ func (p *program) must(command uint32, request, reply any) {
 
 // create creates an ID, which is uid in events.
 func (p *program) create(space uint16, uid uint64) uint32 {
-	var r idResp
-	p.must(cmdCreateID, createID{UID: uid, Response: replyAddr, PS: space}, &r)
+	var r abi.IDResp
+	p.must(abi.CmdCreateID, abi.CreateID{UID: uid, Response: replyAddr, PS: space}, &r)
 	return r.ID
 }
 
 // next waits until the descriptor is readable and takes an event of a type.
-func (p *program) next(event uint32) (e eventResp) {
+func (p *program) next(event uint32) (e abi.EventResp) {
 	p.t.Helper()
 	for {
-		switch errno := p.do(cmdGetEvent, getEvent{replyAddr}, &e); errno {
+		switch errno := p.do(abi.CmdGetEvent, abi.GetEvent{Response: replyAddr}, &e); errno {
 		case 0:
 			require.Equal(p.t, event, e.Event, "%+v", e)
 			return e
@@ -184,17 +185,17 @@ func (p *program) next(event uint32) (e eventResp) {
 }
 
 // at returns 10.0.0.1 and a port.
-func at(port uint16) (a sockaddrIn6) {
-	putAddress(a[:], netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), port), familyIPv4)
+func at(port uint16) (a abi.SockaddrIn6) {
+	abi.PutAddress(a[:], netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), port), abi.FamilyIPv4)
 	return a
 }
 
 // resolved returns an ID with a route to a port.
 func (p *program) resolved(space uint16, port uint16) uint32 {
 	x := p.create(space, 5)
-	p.must(cmdResolveIP, resolveIP{Dst: at(port), ID: x, TimeoutMS: 10_000}, nil)
-	p.next(eventAddrResolved)
-	p.must(cmdResolveRoute, resolveRoute{ID: x, TimeoutMS: 10_000}, nil)
-	p.next(eventRouteResolved)
+	p.must(abi.CmdResolveIP, abi.ResolveIP{Dst: at(port), ID: x, TimeoutMS: 10_000}, nil)
+	p.next(abi.EventAddrResolved)
+	p.must(abi.CmdResolveRoute, abi.ResolveRoute{ID: x, TimeoutMS: 10_000}, nil)
+	p.next(abi.EventRouteResolved)
 	return x
 }

@@ -11,6 +11,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/internal/kproxy/devices"
+	abi "ciddk/internal/ucmabi"
 )
 
 // shape is a command with valid arguments of the first ID, and the bytes of its reply.
@@ -23,40 +24,44 @@ type shape struct {
 // shapes returns commands of each kind, for IDs 1 to 3. qpn is the number of a QP of the user.
 func shapes(qpn uint32) []shape {
 	const timeout = 1000
-	param := connParam{QPNum: qpn, Valid: 1, ResponderResources: 1, InitiatorDepth: 1, RetryCount: 7, PrivateDataLen: 3}
-	group := joinIPMcast{Response: replyAddr, UID: 9, Addr: at(0), ID: 1}
+	param := abi.ConnParam{QPNum: qpn, Valid: 1, ResponderResources: 1, InitiatorDepth: 1, RetryCount: 7,
+		PrivateDataLen: 3}
+	group := abi.JoinIPMcast{Response: replyAddr, UID: 9, Addr: at(0), ID: 1}
 	copy(group.Addr[4:], []byte{239, 1, 2, 3})
-	var storage sockaddrStorage
+	var storage abi.SockaddrStorage
 	here := at(7174)
 	copy(storage[:], here[:])
 	list := []shape{
-		{cmdCreateID, createID{UID: 1, Response: replyAddr, PS: spaceTCP}, 4},
-		{cmdCreateID, createID{UID: 2, Response: replyAddr, PS: spaceUDP}, 4},
-		{cmdCreateID, createID{UID: 3, Response: replyAddr, PS: spaceIB, QPType: typeRC}, 4},
-		{cmdGetEvent, getEvent{replyAddr}, 336},
+		{abi.CmdCreateID, abi.CreateID{UID: 1, Response: replyAddr, PS: abi.SpaceTCP}, 4},
+		{abi.CmdCreateID, abi.CreateID{UID: 2, Response: replyAddr, PS: abi.SpaceUDP}, 4},
+		{abi.CmdCreateID, abi.CreateID{UID: 3, Response: replyAddr, PS: abi.SpaceIB, QPType: abi.TypeRC}, 4},
+		{abi.CmdGetEvent, abi.GetEvent{Response: replyAddr}, 336},
 	}
 	for id := uint32(1); id <= 3; id++ {
 		group.ID = id
 		list = append(list,
-			shape{cmdBindIP, bindIP{Addr: here, ID: id}, 0},
-			shape{cmdBind, bindAddr{ID: id, AddrSize: sizeIPv4, Addr: storage}, 0},
-			shape{cmdListen, listen{ID: id, Backlog: 2}, 0},
-			shape{cmdResolveIP, resolveIP{Dst: here, ID: id, TimeoutMS: timeout}, 0},
-			shape{cmdResolveAddr, resolveAddr{ID: id, TimeoutMS: timeout, DstSize: sizeIPv4, Dst: storage}, 0},
-			shape{cmdResolveRoute, resolveRoute{ID: id, TimeoutMS: timeout}, 0},
-			shape{cmdQueryRoute, query{Response: replyAddr, ID: id}, 208},
-			shape{cmdQuery, query{Response: replyAddr, ID: id, Option: queryPath}, 80},
-			shape{cmdConnect, connect{Param: param, ID: id}, 0},
-			shape{cmdAccept, accept{UID: 4, Param: param, ID: id}, 0},
-			shape{cmdReject, reject{ID: id, PrivateDataLen: 2}, 0},
-			shape{cmdDisconnect, disconnect{id}, 0},
-			shape{cmdInitQPAttr, initQPAttr{Response: replyAddr, ID: id, QPState: 1}, 144},
-			shape{cmdNotify, notify{ID: id, Event: commEstablished}, 0},
-			shape{cmdJoinIPMcast, group, 4},
-			shape{cmdJoinMcast, joinMcast{Response: replyAddr, UID: 8, ID: id, AddrSize: sizeIPv4, Addr: storage}, 4},
-			shape{cmdLeaveMcast, byID{Response: replyAddr, ID: id}, 4},
-			shape{cmdMigrateID, migrateID{Response: replyAddr, ID: id, FD: otherFD}, 4},
-			shape{cmdDestroyID, byID{Response: replyAddr, ID: id}, 4})
+			shape{abi.CmdBindIP, abi.BindIP{Addr: here, ID: id}, 0},
+			shape{abi.CmdBind, abi.BindAddr{ID: id, AddrSize: abi.SizeIPv4, Addr: storage}, 0},
+			shape{abi.CmdListen, abi.Listen{ID: id, Backlog: 2}, 0},
+			shape{abi.CmdResolveIP, abi.ResolveIP{Dst: here, ID: id, TimeoutMS: timeout}, 0},
+			shape{abi.CmdResolveAddr, abi.ResolveAddr{ID: id, TimeoutMS: timeout, DstSize: abi.SizeIPv4, Dst: storage},
+				0},
+			shape{abi.CmdResolveRoute, abi.ResolveRoute{ID: id, TimeoutMS: timeout}, 0},
+			shape{abi.CmdQueryRoute, abi.Query{Response: replyAddr, ID: id}, 208},
+			shape{abi.CmdQuery, abi.Query{Response: replyAddr, ID: id, Option: abi.QueryPath}, 80},
+			shape{abi.CmdConnect, abi.Connect{Param: param, ID: id}, 0},
+			shape{abi.CmdAccept, abi.Accept{UID: 4, Param: param, ID: id}, 0},
+			shape{abi.CmdReject, abi.Reject{ID: id, PrivateDataLen: 2}, 0},
+			shape{abi.CmdDisconnect, abi.Disconnect{ID: id}, 0},
+			shape{abi.CmdInitQPAttr, abi.InitQPAttr{Response: replyAddr, ID: id, QPState: 1}, 144},
+			shape{abi.CmdNotify, abi.Notify{ID: id, Event: abi.CommEstablished}, 0},
+			shape{abi.CmdWriteEvent, abi.WriteEvent{ID: id, Event: abi.EventUser}, 0},
+			shape{abi.CmdJoinIPMcast, group, 4},
+			shape{abi.CmdJoinMcast, abi.JoinMcast{Response: replyAddr, UID: 8, ID: id, AddrSize: abi.SizeIPv4,
+				Addr: storage}, 4},
+			shape{abi.CmdLeaveMcast, abi.ByID{Response: replyAddr, ID: id}, 4},
+			shape{abi.CmdMigrateID, abi.MigrateID{Response: replyAddr, ID: id, FD: otherFD}, 4},
+			shape{abi.CmdDestroyID, abi.ByID{Response: replyAddr, ID: id}, 4})
 	}
 	return list
 }
@@ -65,7 +70,7 @@ func shapes(qpn uint32) []shape {
 const otherFD = 9
 
 // values replace a word of a command: IDs, families, and numbers at the limits of what commands accept.
-var values = []uint32{0, 1, 2, 3, 4, 7, 8, 10, 27, 255, 256, spaceUDP, 1<<24 - 1, 1 << 31, 1<<32 - 1}
+var values = []uint32{0, 1, 2, 3, 4, 7, 8, 10, 27, 255, 256, abi.SpaceUDP, 1<<24 - 1, 1 << 31, 1<<32 - 1}
 
 // The bits of the last byte of a step: the length of the command, the file on which it is executed, and whether the
 // step first waits for an event of that file.
@@ -107,17 +112,20 @@ func FuzzSequence(f *testing.F) {
 		f.Add(b)
 	}
 	const other = stepOther
-	add(step{cmdCreateID, 1, 0}, step{cmdBindIP, 1, 0}, step{cmdListen, 1, 0}, step{cmdCreateID, 1, other},
-		step{cmdResolveIP, 2, other}, step{cmdGetEvent, 1, other | stepWait}, step{cmdResolveRoute, 2, other},
-		step{cmdGetEvent, 1, other | stepWait}, step{cmdConnect, 2, other}, step{cmdGetEvent, 1, stepWait},
-		step{cmdAccept, 3, 0}, step{cmdGetEvent, 1, other | stepWait}, step{cmdAccept, 2, other},
-		step{cmdInitQPAttr, 2, other}, step{cmdQueryRoute, 3, 0}, step{cmdDisconnect, 3, 0},
-		step{cmdMigrateID, 2, 0}, step{cmdDestroyID, 2, 0})
-	add(step{cmdCreateID, 2, 0}, step{cmdResolveAddr, 1, 0}, step{cmdGetEvent, 1, stepWait}, step{cmdJoinIPMcast, 1, 0},
-		step{cmdGetEvent, 1, stepWait}, step{cmdMigrateID, 1, other}, step{cmdLeaveMcast, 1, other},
-		step{cmdDestroyID, 1, other})
-	add(step{cmdCreateID, 3, 0}, step{cmdBind, 1, 0}, step{cmdListen, 1, 0}, step{cmdReject, 1, 0},
-		step{cmdNotify, 1, 0}, step{cmdQuery, 1, 0}, step{cmdJoinMcast, 1, 0})
+	add(step{abi.CmdCreateID, 1, 0}, step{abi.CmdBindIP, 1, 0}, step{abi.CmdListen, 1, 0}, step{abi.CmdCreateID, 1,
+		other},
+		step{abi.CmdResolveIP, 2, other}, step{abi.CmdGetEvent, 1, other | stepWait}, step{abi.CmdResolveRoute, 2,
+			other},
+		step{abi.CmdGetEvent, 1, other | stepWait}, step{abi.CmdConnect, 2, other}, step{abi.CmdGetEvent, 1, stepWait},
+		step{abi.CmdAccept, 3, 0}, step{abi.CmdGetEvent, 1, other | stepWait}, step{abi.CmdAccept, 2, other},
+		step{abi.CmdInitQPAttr, 2, other}, step{abi.CmdQueryRoute, 3, 0}, step{abi.CmdDisconnect, 3, 0},
+		step{abi.CmdMigrateID, 2, 0}, step{abi.CmdDestroyID, 2, 0})
+	add(step{abi.CmdCreateID, 2, 0}, step{abi.CmdResolveAddr, 1, 0}, step{abi.CmdGetEvent, 1, stepWait},
+		step{abi.CmdJoinIPMcast, 1, 0},
+		step{abi.CmdGetEvent, 1, stepWait}, step{abi.CmdMigrateID, 1, other}, step{abi.CmdLeaveMcast, 1, other},
+		step{abi.CmdDestroyID, 1, other})
+	add(step{abi.CmdCreateID, 3, 0}, step{abi.CmdBind, 1, 0}, step{abi.CmdListen, 1, 0}, step{abi.CmdReject, 1, 0},
+		step{abi.CmdNotify, 1, 0}, step{abi.CmdQuery, 1, 0}, step{abi.CmdJoinMcast, 1, 0})
 	f.Fuzz(func(t *testing.T, input []byte) {
 		r.t = t
 		r.front.nextID, r.front.nextGroup = 0, 0
@@ -136,7 +144,7 @@ func FuzzSequence(f *testing.F) {
 			p.execute(t, &s, b, q)
 		}
 		for number, x := range r.idsNow() {
-			r := x.Call(&devices.Request{Data: encode(cmdDestroyID, byID{Response: replyAddr, ID: number}, 4)})
+			r := x.Call(&devices.Request{Data: encode(abi.CmdDestroyID, abi.ByID{Response: replyAddr, ID: number}, 4)})
 			require.Zero(t, r.Errno)
 		}
 		for _, c := range r.core.Status().Clients {
@@ -178,7 +186,7 @@ func (p *program) execute(t *testing.T, s *shape, b []byte, other *program) {
 	q := &devices.Request{Data: b}
 	reply := p.f.Call(q)
 	if reply.NeedFile {
-		require.Equal(t, uint32(cmdMigrateID), s.command)
+		require.Equal(t, uint32(abi.CmdMigrateID), s.command)
 		q.Number, q.File, q.Device = reply.Number, os.Stdin, nil
 		if reply.Number == otherFD {
 			q.Device = other.f
@@ -205,14 +213,14 @@ func (p *program) execute(t *testing.T, s *shape, b []byte, other *program) {
 // mutated returns the command with a word of the request replaced, if it has that many, and its length changed.
 func (s *shape) mutated(word int, value uint32, bits byte) []byte {
 	b := encode(s.command, s.request, s.room)
-	if i := headerSize + 4*word; i+4 <= len(b) {
+	if i := abi.HeaderSize + 4*word; i+4 <= len(b) {
 		ne.PutUint32(b[i:], value)
 	}
 	if n := 4 * int(bits&stepWords); bits&stepShorter != 0 {
-		b = b[:max(headerSize, len(b)-n)]
+		b = b[:max(abi.HeaderSize, len(b)-n)]
 	} else {
 		b = append(b, make([]byte, n)...)
 	}
-	ne.PutUint16(b[4:], uint16(len(b)-headerSize))
+	ne.PutUint16(b[4:], uint16(len(b)-abi.HeaderSize))
 	return b
 }

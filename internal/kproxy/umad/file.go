@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxWaiting is the number of datagrams that wait for a read. Further requests are dropped.
+	// maxWaiting is the maximum number of datagrams that wait for a read. Further requests are dropped.
 	maxWaiting = 4096
 	// maxPending is the number of requests of a file without a response. Further ones fail with ENOMEM.
 	maxPending = 4096

@@ -61,6 +61,7 @@ const (
 type place struct {
 	id     mads.Port
 	device string // name
+	parent int    // index of the device
 	index  int    // of the device files
 }
 
@@ -81,7 +82,7 @@ func (u *FrontEnd) ports() (list []place) {
 				u.indexes[p] = i
 			}
 			if i < maxPorts {
-				list = append(list, place{p, d.Name, i})
+				list = append(list, place{p, d.Name, d.Index, i})
 			}
 		}
 	}
@@ -97,10 +98,11 @@ func (u *FrontEnd) Tree() []devices.Entry {
 	for _, p := range u.ports() {
 		for name, minor := range map[string]int{umadName: p.index, manageName: firstManage + p.index} {
 			name += strconv.Itoa(p.index)
-			t = append(t, file(path.Join(deviceDir, name), "%d:%d", deviceMajor, minor),
-				file(path.Join(sysfsDir, name, "dev"), "%d:%d", deviceMajor, minor),
-				file(path.Join(sysfsDir, name, "ibdev"), "%s", p.device),
-				file(path.Join(sysfsDir, name, "port"), "%d", p.id.Num))
+			dir, entries := devices.ClassDevice(devices.FunctionDir(p.parent), path.Base(sysfsDir), name,
+				devices.DeviceFile(deviceMajor, minor, name))
+			t = append(append(t, entries...), file(path.Join(deviceDir, name), "%d:%d", deviceMajor, minor),
+				file(path.Join(dir, "dev"), "%d:%d", deviceMajor, minor), file(path.Join(dir, "ibdev"), "%s", p.device),
+				file(path.Join(dir, "port"), "%d", p.id.Num))
 		}
 	}
 	return t

@@ -1,6 +1,7 @@
 package umad
 
 import (
+	"fmt"
 	"slices"
 	"syscall"
 	"testing"
@@ -33,15 +34,24 @@ func TestTree(t *testing.T) {
 	for _, e := range r.front.Tree() {
 		tree[e.Path] = string(e.Data)
 	}
-	assert.Equal(t, map[string]string{
+	want := map[string]string{
 		sysfsDir + "/abi_version": "5\n",
 		"/dev/infiniband/umad0":   "231:0\n", "/dev/infiniband/issm0": "231:64\n",
 		"/dev/infiniband/umad1": "231:1\n", "/dev/infiniband/issm1": "231:65\n",
-		sysfsDir + "/umad0/dev": "231:0\n", sysfsDir + "/umad0/ibdev": "rxe_ddk0\n", sysfsDir + "/umad0/port": "1\n",
-		sysfsDir + "/issm0/dev": "231:64\n", sysfsDir + "/issm0/ibdev": "rxe_ddk0\n", sysfsDir + "/issm0/port": "1\n",
-		sysfsDir + "/umad1/dev": "231:1\n", sysfsDir + "/umad1/ibdev": "rxe_ddk1\n", sysfsDir + "/umad1/port": "1\n",
-		sysfsDir + "/issm1/dev": "231:65\n", sysfsDir + "/issm1/ibdev": "rxe_ddk1\n", sysfsDir + "/issm1/port": "1\n",
-	}, tree)
+	}
+	for i, adapter := range []string{"rxe_ddk0\n", "rxe_ddk1\n"} {
+		for format, minor := range map[string]int{"umad%d": i, "issm%d": 64 + i} {
+			name := fmt.Sprintf(format, i)
+			dir, entries := devices.ClassDevice(devices.FunctionDir(i), "infiniband_mad", name,
+				devices.DeviceFile(231, minor, name))
+			for _, e := range entries {
+				want[e.Path] = string(e.Data)
+			}
+			want[dir+"/dev"] = fmt.Sprintf("231:%d\n", minor)
+			want[dir+"/ibdev"], want[dir+"/port"] = adapter, "1\n"
+		}
+	}
+	assert.Equal(t, want, tree)
 }
 
 // Only root and the daemon's user open the files.

@@ -184,8 +184,9 @@ func (u *FrontEnd) provider(library string) *Provider {
 const (
 	deviceDir  = "/dev/infiniband"
 	fileName   = "uverbs"
-	sysfsVerbs = "/sys/class/infiniband_verbs"
-	sysfsIB    = "/sys/class/infiniband"
+	classVerbs = "infiniband_verbs"
+	classIB    = "infiniband"
+	classesDir = "/sys/class"
 )
 
 // Open opens a device file for a client. Error: ENOENT; ENOMEM (too many clients); EIO.

@@ -165,8 +165,7 @@ var generators = []func(a *actor, pick source) *step{
 		if !ok {
 			return nil
 		}
-		switch pick(2) {
-		case 0:
+		if pick(2) == 0 {
 			return send(cmdResizeCQ, resizeCQ{Response: replyAddr, CQHandle: cq, CQE: of[uint32](pick, 1, 16, 1023)}, 0,
 				72).or(syscall.ENOMEM)
 		}

@@ -530,18 +530,33 @@ func TestDevice(t *testing.T) {
 	assert.EqualValues(t, 2, port.LinkLayer)
 	assert.EqualValues(t, grhRequired, port.Flags)
 	assert.EqualValues(t, ci.PortCapCM, port.PortCapFlags)
+	assert.EqualValues(t, 1, port.GIDTblLen)
 	tree := map[string]string{}
 	for _, e := range r.front.Tree() {
-		tree[e.Path] = strings.TrimSuffix(string(e.Data), "\n")
+		tree[e.Path] = strings.TrimSuffix(string(e.Data), "\n") + e.Link
 	}
-	assert.Equal(t, "rxe_ddk0", tree["/sys/class/infiniband_verbs/uverbs0/ibdev"])
-	assert.Equal(t, "231:192", tree["/sys/class/infiniband_verbs/uverbs0/dev"])
-	assert.Equal(t, "6", tree["/sys/class/infiniband_verbs/abi_version"])
-	assert.Equal(t, "0x00010000", tree["/sys/class/infiniband/rxe_ddk0/ports/1/cap_mask"])
-	assert.Equal(t, "4: ACTIVE", tree["/sys/class/infiniband/rxe_ddk0/ports/1/state"])
-	assert.Equal(t, "0000:0000:0000:0000:0000:ffff:0a00:0001", tree["/sys/class/infiniband/rxe_ddk0/ports/1/gids/0"])
-	assert.Equal(t, "RoCE v2", tree["/sys/class/infiniband/rxe_ddk0/ports/1/gid_attrs/types/0"])
-	assert.EqualValues(t, 1, port.GIDTblLen)
+	const function, classes = "/sys/devices/pciddd0:00/ddd0:00:00.0", "/sys/class/"
+	for name, want := range map[string]string{
+		classes + "infiniband_verbs/abi_version": "6",
+		classes + "infiniband_verbs/uverbs0": "../.." + function[4:] +
+			"/infiniband_verbs/uverbs0",
+		classes + "infiniband/rxe_ddk0":                             "../.." + function[4:] + "/infiniband/rxe_ddk0",
+		"/sys/bus/pci/devices/ddd0:00:00.0":                         "../../.." + function[4:],
+		classes + "pci_bus/ddd0:00":                                 "../../devices/pciddd0:00/pci_bus/ddd0:00",
+		function + "/subsystem":                                     "../../../bus/pci",
+		function + "/vendor":                                        "0xddd0",
+		function + "/infiniband_verbs/uverbs0/ibdev":                "rxe_ddk0",
+		function + "/infiniband_verbs/uverbs0/dev":                  "231:192",
+		function + "/infiniband_verbs/uverbs0/uevent":               "MAJOR=231\nMINOR=192\nDEVNAME=infiniband/uverbs0",
+		function + "/infiniband/rxe_ddk0/device":                    "../../../ddd0:00:00.0",
+		function + "/infiniband/rxe_ddk0/subsystem":                 "../../../../../class/infiniband",
+		function + "/infiniband/rxe_ddk0/ports/1/state":             "4: ACTIVE",
+		function + "/infiniband/rxe_ddk0/ports/1/gids/0":            "0000:0000:0000:0000:0000:ffff:0a00:0001",
+		function + "/infiniband/rxe_ddk0/ports/1/gid_attrs/types/0": "RoCE v2",
+		function + "/infiniband/rxe_ddk0/ports/1/cap_mask":          "0x00010000",
+	} {
+		assert.Equal(t, want, tree[name], name)
+	}
 }
 
 // errnoOfRaw returns the errno of a raw QP: root may create one, but the adapter has none.

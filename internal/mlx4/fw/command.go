@@ -291,7 +291,7 @@ func (d *Device) await(ctx context.Context, i int, op prm.Opcode) (r result, own
 	tick := make(chan struct{}, 1)
 	timer := d.cfg.Clock.AfterFunc(interval, func() { tick <- struct{}{} })
 	defer timer.Stop()
-	end := d.cfg.Clock.Now() + d.cfg.CommandTimeout
+	end := d.cfg.Clock.Elapsed() + d.cfg.CommandTimeout
 	if d.isPolling.Load() {
 		d.commandEQ().service()
 	}
@@ -309,7 +309,7 @@ func (d *Device) await(ctx context.Context, i int, op prm.Opcode) (r result, own
 		if d.interruptsTested.Load() {
 			d.commandEQ().recover()
 		}
-		if d.cfg.Clock.Now() >= end && len(s.done) == 0 {
+		if d.cfg.Clock.Elapsed() >= end && len(s.done) == 0 {
 			d.Fail(fmt.Errorf("%v: %w: %v", op, errStuck, d.cfg.CommandTimeout))
 		}
 		timer.Reset(interval)

@@ -157,7 +157,7 @@ func (e *eq) drain() {
 		if n%batch == batch-1 {
 			e.ring(false)
 		}
-		e.d.dispatch(e, copied[:])
+		e.d.dispatch(copied[:])
 	}
 	if !e.d.isPolling.Load() {
 		e.ring(true)
@@ -172,7 +172,7 @@ func (e *eq) recover() {
 		e.service()
 		return
 	}
-	now := e.d.cfg.Clock.Now()
+	now := e.d.cfg.Clock.Elapsed()
 	e.mu.Lock()
 	consumer := e.consumer.Load()
 	_, waits := e.entry()

@@ -191,7 +191,7 @@ func (d *Device) ReleaseQP(qpn uint32) { d.events.qps.remove(qpn) }
 func (d *Device) ReleaseSRQ(srqn uint32) { d.events.srqs.remove(srqn) }
 
 // dispatch handles an entry of an EQ, which the device may have written in any way.
-func (d *Device) dispatch(e *eq, b []byte) {
+func (d *Device) dispatch(b []byte) {
 	v := &d.events
 	v.count.Add(1)
 	x := queued{event: Event{Type: EventType(prm.EQEType.Get(b)), Subtype: uint8(prm.EQESubtype.Get(b))}}

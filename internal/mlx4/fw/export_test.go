@@ -50,7 +50,7 @@ func FeedEvents(t *testing.T, entries []byte) {
 		}
 	}
 	require.LessOrEqual(t, len(c.free), 4)
-	require.Less(t, d.cfg.Clock.Now(), time.Second)
+	require.Less(t, d.cfg.Clock.Elapsed(), time.Second)
 }
 
 // gone is a function without registers.

@@ -131,8 +131,7 @@ func (t *icmTable) mapChunk(ctx context.Context, m *icm, c uint64) error {
 		return err
 	}
 	if err := m.d.mapPages(ctx, prm.CmdMapICM, t.base+c*icmChunk, mem.IOVA, size); err != nil {
-		var rejected *CommandError
-		if errors.As(err, &rejected) {
+		if _, ok := errors.AsType[*CommandError](err); ok {
 			err = errors.Join(err, m.d.mem.free(mem))
 		} // else the adapter may have the memory, until it is reset
 		return fmt.Errorf("table %s of the ICM: %w", t.name, err)

@@ -104,7 +104,8 @@ func TestConsumerIndex(t *testing.T) {
 	})
 }
 
-// TestMaskedInterrupts has no interrupt of the asynchronous events, or of the completions, arrive. The events do.
+// TestMaskedInterrupts masks the interrupt of asynchronous events, or that of completions. The driver finds the events
+// nevertheless.
 func TestMaskedInterrupts(t *testing.T) {
 	eachMode(t, func(t *testing.T, c fw.Config) {
 		c.WatchInterval = 20 * time.Millisecond

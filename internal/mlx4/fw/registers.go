@@ -47,13 +47,13 @@ func (d *Device) sleep(ctx context.Context, t time.Duration) error {
 // poll calls ready in growing intervals until it returns true or the time is over, which it reports.
 func (d *Device) poll(ctx context.Context, limit time.Duration, ready func() bool) (bool, error) {
 	const quick = 16
-	end := d.cfg.Clock.Now() + limit
+	end := d.cfg.Clock.Elapsed() + limit
 	wait := 10 * time.Microsecond
 	for i := 0; ; i++ {
 		if ready() {
 			return true, nil
 		}
-		if d.cfg.Clock.Now() >= end {
+		if d.cfg.Clock.Elapsed() >= end {
 			return false, nil
 		}
 		if i < quick {

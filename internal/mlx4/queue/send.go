@@ -44,7 +44,9 @@ func sentOf(wr *ci.SendWR, wqe []byte, opcode uint8) sent {
 	s := sent{id: wr.ID, opcode: opcode &^ bigLSO, isSignaled: wqe[prm.CtrlCompletion.Off+3]&completionBits != 0}
 	switch wr.Op {
 	case ci.OpSend, ci.OpWrite, ci.OpRead, ci.OpLSO:
-		s.size = uint32(min(uint64(len(wr.Inline))+sizeOf(wr.SGL), maxMessage+1))
+		if s.size = uint32(min(sizeOf(wr.SGL), maxMessage+1)); wr.Inline != nil {
+			s.size = uint32(len(wr.Inline))
+		}
 	case ci.OpCompareSwap, ci.OpFetchAdd:
 		s.size = 8
 	}

@@ -134,7 +134,7 @@ func (q *sequence) verb(c schema.Command) {
 			files = append(files, f)
 		}
 	}
-	if m, ok := v.Interface().(*schema.RegisterMR); ok && m.Memory.Shared && len(files) == 0 {
+	if m, ok := reflect.TypeAssert[*schema.RegisterMR](v); ok && m.Memory.Shared && len(files) == 0 {
 		files = append(files, q.file())
 	}
 	q.request(c, native.Append(nil, v.Interface()), files)

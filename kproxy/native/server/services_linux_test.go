@@ -39,7 +39,7 @@ func (q *sequence) serve() {
 		QP: schema.CMQP{Num: q.nums[0], Type: ci.RC}, ResponseTime: 10, RemoteResponseTime: 10, MaxRetries: 1})
 }
 
-// late is the service of a server that is created before the service.
+// late is a service that is set after the server that uses it was created.
 type late struct{ kproxy.Service }
 
 // newServices returns a daemon with services for sequences.

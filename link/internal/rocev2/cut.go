@@ -1,7 +1,7 @@
 package rocev2
 
 import (
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"ciddk/ci"
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

@@ -6,7 +6,7 @@ import (
 
 	"ciddk/clock"
 	"ciddk/internal/linktest"
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

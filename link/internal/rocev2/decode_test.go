@@ -11,7 +11,7 @@ import (
 	"ciddk/ci"
 	"ciddk/clock"
 	"ciddk/internal/linktest"
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

@@ -3,7 +3,7 @@ package rocev2
 import (
 	"net/netip"
 
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

@@ -268,7 +268,7 @@ func (s *idChecker) set(src, dst netip.Addr) {
 // time reads the clock once per batch, and only if it is needed.
 func (s *idChecker) time() uint32 {
 	if !s.timed {
-		s.now, s.timed = uint32(s.clock.Now().Milliseconds()), true
+		s.now, s.timed = uint32(s.clock.Elapsed().Milliseconds()), true
 	}
 	return s.now
 }

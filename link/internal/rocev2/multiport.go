@@ -24,6 +24,8 @@ type MultiPort struct {
 	// StrictSource and PeerSource are rvt.Hints.StrictSource and PeerEntropy.
 	StrictSource bool
 	PeerSource   uint16
+	// LinkLocal and RoCEv1 add entries to the GID table: see entries.
+	LinkLocal, RoCEv1 bool
 	// Open opens the sockets of an address and returns its Port, which Set completes and starts.
 	Open func(a netip.Addr) (*Port, error)
 
@@ -200,7 +202,7 @@ func (m *MultiPort) Start(c rvt.PortContext) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed || m.context.Load() != nil {
-		return errors.New("the port was started before, or is closed")
+		return rvt.ErrPortStarted
 	}
 	m.context.Store(&c)
 	for _, p := range m.now().ports {
@@ -289,15 +291,48 @@ func (m *MultiPort) Attr() ci.PortAttr {
 	if a.State == ci.PortDown {
 		a.PhysState = physDisabled
 	}
-	t := m.now()
-	a.GIDs = make([]ci.GIDEntry, max(1, len(t.ports)))
-	for i := range a.GIDs {
-		a.GIDs[i].Type = ci.GIDRoCEv2
-		if i < len(t.ports) && t.ports[i] != nil {
-			a.GIDs[i].GID, a.GIDs[i].Interface = t.ports[i].GID, t.ports[i].Interface
-		}
+	ports := m.now().ports
+	if len(ports) == 0 {
+		ports = []*Port{nil}
+	}
+	for _, p := range ports {
+		a.GIDs = m.appendEntries(a.GIDs, p)
 	}
 	return a
+}
+
+// perAddress returns the number of entries of the GID table that each address has.
+func (m *MultiPort) perAddress() int {
+	n := 1
+	if m.LinkLocal {
+		n *= 2
+	}
+	if m.RoCEv1 {
+		n *= 2
+	}
+	return n
+}
+
+// appendEntries appends the entries of the GID table for an address: with LinkLocal, the link-local GID of an IPv4
+// address, and the GID of the address; each with RoCEv1 as an entry of RoCEv1 and one of RoCEv2. Packets from any of
+// them are those of RoCEv2 from the address. The entries of nil, and the link-local ones of an IPv6 address, are empty.
+func (m *MultiPort) appendEntries(list []ci.GIDEntry, p *Port) []ci.GIDEntry {
+	n := m.perAddress()
+	for i := range n {
+		e := ci.GIDEntry{Type: ci.GIDRoCEv2}
+		if m.RoCEv1 && i%2 == 0 {
+			e.Type = ci.GIDRoCEv1
+		}
+		isLinkLocal := m.LinkLocal && i < n/2
+		if p != nil && !(isLinkLocal && p.Addr.Is6()) {
+			e.GID, e.Interface = p.GID, p.Interface
+			if isLinkLocal {
+				e.GID = linkLocalOf(p.Addr)
+			}
+		}
+		list = append(list, e)
+	}
+	return list
 }
 
 // Modify sets capability bits and shuts the port down. An Ethernet port has neither subnet manager nor init type.
@@ -412,11 +447,12 @@ func (m *MultiPort) LeaveGroup(gid ci.GID) error {
 // dropped, even if the address is added again.
 func (m *MultiPort) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 	t := m.now()
-	i := int(av.GRH.SGIDIndex)
-	if i >= len(t.ports) || t.ports[i] == nil {
+	n := m.perAddress()
+	i, k := int(av.GRH.SGIDIndex)/n, int(av.GRH.SGIDIndex)%n
+	if i >= len(t.ports) || m.appendEntries(nil, t.ports[i])[k].GID == (ci.GID{}) {
 		return nil, &ci.Error{Verb: "Port.Route", Status: ci.InvalidIndex,
 			Detail: fmt.Sprintf("source GID index %d: the entry does not exist or is empty; the table has %d entries",
-				i, len(t.ports))}
+				av.GRH.SGIDIndex, n*len(t.ports))}
 	}
 	return t.ports[i].Route(av, f)
 }

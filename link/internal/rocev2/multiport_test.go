@@ -183,6 +183,52 @@ func TestGIDTableWithoutAddresses(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
+// TestAddedEntries checks the entries that LinkLocal and RoCEv1 add: their order, and that packets from and to each are
+// those of the address.
+func TestAddedEntries(t *testing.T) {
+	t.Parallel()
+	const v1, v2 = ci.GIDRoCEv1, ci.GIDRoCEv2
+	type entry struct {
+		gid string
+		typ ci.GIDType
+	}
+	local4 := "fe80::5efe:a00:1"
+	for _, tt := range []struct {
+		linkLocal, v1 bool
+		want          []entry // of 10.0.0.1, fd00::1 and an address that was removed
+	}{
+		{true, false, []entry{{local4, v2}, {"10.0.0.1", v2}, {"", v2}, {"fd00::1", v2}, {"", v2}, {"", v2}}},
+		{false, true, []entry{{"10.0.0.1", v1}, {"10.0.0.1", v2}, {"fd00::1", v1}, {"fd00::1", v2},
+			{"", v1}, {"", v2}}},
+		{true, true, []entry{{local4, v1}, {local4, v2}, {"10.0.0.1", v1}, {"10.0.0.1", v2},
+			{"", v1}, {"", v2}, {"fd00::1", v1}, {"fd00::1", v2}, {"", v1}, {"", v2}, {"", v1}, {"", v2}}},
+	} {
+		r := newMultiRig(t)
+		r.LinkLocal, r.RoCEv1 = tt.linkLocal, tt.v1
+		require.NoError(t, r.Set(list("10.0.0.1", "fd00::1", "10.0.0.2")))
+		require.NoError(t, r.Set(list("10.0.0.1", "fd00::1")))
+		var got []entry
+		for i, e := range r.Attr().GIDs {
+			av := ci.AVAttr{Global: true, GRH: ci.GRH{DGID: e.GID, SGIDIndex: uint16(i)}}
+			rt, err := r.Route(&av, rvt.Flow{})
+			if e.GID == (ci.GID{}) {
+				require.ErrorIs(t, err, ci.InvalidIndex)
+				got = append(got, entry{"", e.Type})
+				continue
+			}
+			require.NoError(t, err)
+			got = append(got, entry{AddrOf(e.GID).String(), e.Type})
+			address := GIDOf(from4(e.GID))
+			assert.Equal(t, address, rt.(rvt.LocalRoute).Local())
+			assert.Equal(t, address, rt.Peer().GID)
+		}
+		assert.Equal(t, tt.want, got)
+		_, err := r.Route(&ci.AVAttr{Global: true, GRH: ci.GRH{SGIDIndex: uint16(len(got))}}, rvt.Flow{})
+		require.ErrorIs(t, err, ci.InvalidIndex)
+		require.NoError(t, r.Close())
+	}
+}
+
 func TestGIDTableIsFull(t *testing.T) {
 	t.Parallel()
 	r := newMultiRig(t)

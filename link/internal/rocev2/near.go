@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"ciddk/link/train"
+	"ciddk/internal/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )

@@ -8,8 +8,8 @@ import (
 
 	"ciddk/ci"
 	"ciddk/clock"
+	"ciddk/internal/train"
 	"ciddk/link/internal/visits"
-	"ciddk/link/train"
 	"ciddk/rvt"
 	"ciddk/wire"
 )
@@ -97,6 +97,24 @@ func GIDOf(a netip.Addr) ci.GID { return a.WithZone("").As16() }
 
 // AddrOf returns the IP address that a GID represents.
 func AddrOf(g ci.GID) netip.Addr { return netip.AddrFrom16(g).Unmap() }
+
+// isatap is the beginning of link-local IPv6 addresses that contain an IPv4 address (ISATAP, RFC 5214, 6.1).
+var isatap = [12]byte{0: 0xfe, 1: 0x80, 10: 0x5e, 11: 0xfe}
+
+// linkLocalOf returns a link-local GID that contains an IPv4 address, so that each port can send to it.
+func linkLocalOf(a netip.Addr) (g ci.GID) {
+	copy(g[:], isatap[:])
+	copy(g[12:], a.AsSlice())
+	return g
+}
+
+// from4 returns the address that a GID represents for a port with an IPv4 address.
+func from4(g ci.GID) netip.Addr {
+	if [12]byte(g[:12]) == isatap {
+		return netip.AddrFrom4([4]byte(g[12:]))
+	}
+	return AddrOf(g)
+}
 
 // NeedsZone reports whether an address has a meaning on one interface only: IPv6 link-local addresses, and groups of
 // link-local or interface-local scope (RFC 4007, section 4). The system takes them with the interface's index alone.

@@ -95,6 +95,9 @@ func (p *Port) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 		return nil, &ci.Error{Verb: "Port.Route", Status: s, Detail: fmt.Sprintf(format, args...)}
 	}
 	dst := AddrOf(av.GRH.DGID)
+	if p.Addr.Is4() {
+		dst = from4(av.GRH.DGID)
+	}
 	switch {
 	case !av.Global:
 		return bad(ci.InvalidParameter, "an address on an Ethernet port is its GID: AVAttr.Global must be set")
@@ -107,7 +110,7 @@ func (p *Port) Route(av *ci.AVAttr, f rvt.Flow) (rvt.Route, error) {
 	case dst.Is4() != p.Addr.Is4():
 		return bad(ci.InvalidParameter, "destination %v and source %v are of different address families", dst, p.Addr)
 	}
-	r := &Route{port: p, Key: RouteKey{GID: av.GRH.DGID, Class: av.GRH.TrafficClass, HopLimit: av.GRH.HopLimit}}
+	r := &Route{port: p, Key: RouteKey{GID: GIDOf(dst), Class: av.GRH.TrafficClass, HopLimit: av.GRH.HopLimit}}
 	if r.Key.HopLimit == 0 {
 		r.Key.HopLimit = DefaultHops
 	}

@@ -132,7 +132,7 @@ func (d *Device) WriteSend(n ci.QPN, slot int, wr *ci.SendWR) {
 		s := &q.sq[slot]
 		s.SendWR, s.inline = *wr, append(s.inline[:0], wr.Inline...)
 		s.sgl = s.sgl[:0]
-		if len(wr.Inline) == 0 {
+		if wr.Inline == nil {
 			s.sgl = append(s.sgl, wr.SGL...)
 		}
 		s.SGL, s.Inline, s.Ext = nil, nil, nil

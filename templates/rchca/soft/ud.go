@@ -129,6 +129,7 @@ func (q *qp) source(p *qp, to *ci.AVAttr) rchca.Source {
 
 // grh returns the GRH of a datagram, which is an IPv6 header on RoCEv2 (IBTA volume 1, 8.3, and annex A17).
 func (q *qp) grh(s *sendSlot, total uint64) []byte {
+	total = (total+3)&^3 + s.immediate()
 	length, next := 8+12+8+4+total, byte(17) // UDP, BTH, DETH, ICRC
 	g := &s.to.GRH
 	if q.d.info.Port.Link == ci.LinkInfiniBand { // sma.go

@@ -73,7 +73,7 @@ func (q *qp) postSend(wrs []ci.SendWR) (n int, err error) {
 	for n < len(wrs) {
 		wr := &wrs[n]
 		if bad := q.rules.Check(&wrrules.Request{Op: wr.Op, Flags: wr.Flags, SGEs: len(wr.SGL),
-			Inline: len(wr.Inline), IsInline: len(wr.Inline) > 0}); bad != wrrules.OK {
+			Inline: len(wr.Inline), IsInline: wr.Inline != nil}); bad != wrrules.OK {
 			err = sendErrors.Of(bad)
 			break
 		}

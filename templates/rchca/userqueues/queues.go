@@ -76,7 +76,7 @@ func (q *Send) Put(i uint32, w *ci.SendWR) {
 	order.PutUint32(b[24:], w.Imm)
 	b[28], b[29] = byte(w.Op), 0
 	order.PutUint16(b[30:], uint16(len(w.Inline)))
-	if len(w.Inline) > 0 {
+	if w.Inline != nil {
 		copy(b[fixed:], w.Inline)
 		return
 	}

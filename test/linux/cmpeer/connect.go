@@ -8,24 +8,25 @@ import (
 	"time"
 
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 )
 
 // connect implements ucmatose, rdma_server and rdma_client, and rdma_xserver and rdma_xclient: connections, messages in
 // both directions (for the last pair, only from the client), and a disconnect by the server.
 func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) error {
-	cfg := rdmacm.IDConfig{}
+	cfg := cmid.IDConfig{}
 	if o.IB {
-		cfg.Space = rdmacm.IB
+		cfg.Space = cmid.IB
 	}
 	var sides []*side
-	add := func(id *rdmacm.ID) error {
+	add := func(id *cmid.ID) error {
 		s, err := prepare(id, o, 0)
 		sides = append(sides, s)
 		return err
 	}
-	terms := rdmacm.ConnParam{ResponderResources: 1, InitiatorDepth: 1, Retries: 5}
+	terms := cmid.ConnParam{ResponderResources: 1, InitiatorDepth: 1, Retries: 5}
 	if !o.Peer.IsValid() {
-		ln, err := m.ListenID(netip.AddrPortFrom(o.Addr, portConnect), rdmacm.ListenIDConfig{ID: cfg})
+		ln, err := m.IDs().Listen(netip.AddrPortFrom(o.Addr, portConnect), cmid.ListenConfig{ID: cfg})
 		if err != nil {
 			return err
 		}
@@ -55,7 +56,7 @@ func connect(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) e
 		}
 	}
 	for len(sides) < o.Conns {
-		_, err := m.DialID(ctx, netip.AddrPortFrom(o.Peer, portConnect), rdmacm.DialIDConfig{ID: cfg, QP: qpConfig(o),
+		_, err := m.IDs().Dial(ctx, netip.AddrPortFrom(o.Peer, portConnect), cmid.DialConfig{ID: cfg, QP: qpConfig(o),
 			Conn: terms, Setup: add})
 		if err != nil {
 			return err

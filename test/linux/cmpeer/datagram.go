@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 )
 
@@ -15,10 +16,10 @@ func sendWR() ci.SendWR { return ci.SendWR{Op: ci.OpSend} }
 
 // datagram implements udaddy: the client resolves the server's QP by SIDR, and sends its own QPN as immediate data.
 func datagram(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) error {
-	cfg := rdmacm.IDConfig{Space: rdmacm.UDP}
+	cfg := cmid.IDConfig{Space: cmid.UDP}
 	var sides []*side
 	if !o.Peer.IsValid() {
-		ln, err := m.ListenID(netip.AddrPortFrom(o.Addr, portDatagram), rdmacm.ListenIDConfig{ID: cfg})
+		ln, err := m.IDs().Listen(netip.AddrPortFrom(o.Addr, portDatagram), cmid.ListenConfig{ID: cfg})
 		if err != nil {
 			return err
 		}
@@ -35,7 +36,7 @@ func datagram(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) 
 			if err != nil {
 				return err
 			}
-			if err := id.Accept(ctx, rdmacm.ConnParam{}); err != nil {
+			if err := id.Accept(ctx, cmid.ConnParam{}); err != nil {
 				return err
 			}
 			sides = append(sides, s)
@@ -57,8 +58,8 @@ func datagram(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) 
 	}
 	for len(sides) < o.Conns {
 		var s *side
-		id, err := m.DialID(ctx, netip.AddrPortFrom(o.Peer, portDatagram), rdmacm.DialIDConfig{ID: cfg, QP: qpConfig(o),
-			Setup: func(id *rdmacm.ID) (err error) { s, err = prepare(id, o, grhLen); return err }})
+		id, err := m.IDs().Dial(ctx, netip.AddrPortFrom(o.Peer, portDatagram), cmid.DialConfig{ID: cfg, QP: qpConfig(o),
+			Setup: func(id *cmid.ID) (err error) { s, err = prepare(id, o, grhLen); return err }})
 		if err != nil {
 			return err
 		}
@@ -98,7 +99,7 @@ func (s *side) sendTo(ctx context.Context, to rdmacm.Peer) error {
 
 // group implements mckey: all members receive the messages of one sender.
 func group(ctx context.Context, m *rdmacm.Manager, o options, out io.Writer) error {
-	id, err := m.NewID(rdmacm.IDConfig{Space: rdmacm.UDP})
+	id, err := m.IDs().NewID(cmid.IDConfig{Space: cmid.UDP})
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"ciddk/accesslayer"
-	"ciddk/accesslayer/rdmacm"
+	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
 )
 
@@ -14,7 +14,7 @@ const grhLen = 40
 
 // side is an ID with a QP, and a buffer for one outgoing and all incoming messages.
 type side struct {
-	id   *rdmacm.ID
+	id   *cmid.ID
 	o    options
 	head int // bytes before the data of a received message
 	buf  []byte
@@ -22,12 +22,12 @@ type side struct {
 	wc   []ci.WC
 }
 
-func qpConfig(o options) rdmacm.QPConfig {
-	return rdmacm.QPConfig{QPCreate: ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: o.Count + 1, RecvDepth: o.Count + 1}}}
+func qpConfig(o options) cmid.QPConfig {
+	return cmid.QPConfig{Caps: ci.QPCaps{SendDepth: o.Count + 1, RecvDepth: o.Count + 1}}
 }
 
 // prepare allocates the buffer of an ID with a QP, and posts all receives.
-func prepare(id *rdmacm.ID, o options, head int) (*side, error) {
+func prepare(id *cmid.ID, o options, head int) (*side, error) {
 	s := &side{id: id, o: o, head: head, wc: make([]ci.WC, 1)}
 	room := head + o.Size
 	s.buf = make([]byte, room*(o.Count+1))

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -33,10 +34,8 @@ type unavailable struct {
 
 func (u *unavailable) add(pkg, format string, args ...any) {
 	u.reasons = append(u.reasons, fmt.Sprintf(format, args...))
-	for _, p := range u.packages {
-		if p == pkg {
-			return
-		}
+	if slices.Contains(u.packages, pkg) {
+		return
 	}
 	if pkg != "" {
 		u.packages = append(u.packages, pkg)

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,6 +51,9 @@ type Config struct {
 	Loadable []string
 	// Providers lists further drivers of libibverbs, such as "mlx4".
 	Providers []string
+	// Kernel is a root directory with another kernel than that of this machine, in boot and lib/modules. Programs and
+	// providers are those of this machine.
+	Kernel string
 	// Files are further files, by their path in the guest, with the path of their content on this machine.
 	Files map[string]string
 }
@@ -85,7 +89,7 @@ type Guest struct {
 // only to the start. The guest runs until Close, or until the network is closed. Errors end with the last console
 // output of the guest.
 func (n *Network) Boot(ctx context.Context, c Config) (*Guest, error) {
-	k, err := newestKernel("/")
+	k, err := newestKernel(cmp.Or(c.Kernel, "/"))
 	if err != nil {
 		return nil, err
 	}

@@ -135,11 +135,11 @@ func collect(k *kernel, agent []byte, c *Config) (image, error) {
 	}
 	// Programs load these by name at run time: the verbs provider, and libgcc_s for pthread_exit.
 	for _, name := range append([]string{"rxe"}, c.Providers...) {
-		path, err := provider(k.root, name)
+		path, err := provider("/", name)
 		if err != nil {
 			return nil, err
 		}
-		if err := im.addELF(path, filepath.Join(k.root, path)); err != nil {
+		if err := im.addELF(path, path); err != nil {
 			return nil, err
 		}
 		im["/etc/libibverbs.d/"+name+".driver"] = imageFile{mode: 0o644, data: []byte("driver " + name + "\n")}

@@ -68,7 +68,7 @@ func readKernel(root, release string) (*kernel, error) {
 		}
 		n := moduleName(file)
 		k.files[n] = file
-		for _, d := range strings.Fields(deps) {
+		for d := range strings.FieldsSeq(deps) {
 			k.deps[n] = append(k.deps[n], moduleName(d))
 		}
 	})

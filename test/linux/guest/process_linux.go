@@ -55,6 +55,9 @@ func (p *Process) Wait() (Result, error) {
 	return r, nil
 }
 
+// Output returns what the command has written to its standard output so far.
+func (p *Process) Output() string { return p.stdout.String() }
+
 // WaitOutput waits until the command has written text to its standard output, and in a guest, flushed it. It fails when
 // the command or ctx ends before.
 func (p *Process) WaitOutput(ctx context.Context, text string) error {

@@ -139,7 +139,6 @@ static void transfer(struct ibv_qp *a, struct ibv_qp *b)
 	struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &to, .num_sge = 1}, *bad;
 	CHECK(!ibv_post_recv(b, &wr, &bad));
 	struct ibv_qp_ex *x = start(a, 2);
-	x->wr_flags |= IBV_SEND_INLINE; /* librxe needs it */
 	ibv_wr_send(x);
 	const struct ibv_data_buf pieces[] = {{"hello", 5}, {NULL, 0}, {", ", 2}, {"world", 6}};
 	ibv_wr_set_inline_data_list(x, 4, pieces);

@@ -72,8 +72,7 @@ func MAD(f func(b []byte) bool) func(ci.HCA) ci.HCA { return MADOf(ci.QP1, f) }
 func MADOf(typ ci.QPType, f func(b []byte) bool) func(ci.HCA) ci.HCA {
 	return func(h ci.HCA) ci.HCA {
 		r := &regions{}
-		return ciwrap.Wrap(h, ciwrap.Layer{
-			MR: func(mr ci.MR, o ciwrap.MROrigin) ci.MR { r.add(mr, o); return mr },
+		return ciwrap.Wrap(h, ciwrap.Layer{MR: func(mr ci.MR, o ciwrap.MROrigin) ci.MR { r.add(mr, o); return mr },
 			QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 				if c.Type != typ {
 					return q
@@ -91,8 +90,7 @@ func MADOf(typ ci.QPType, f func(b []byte) bool) func(ci.HCA) ci.HCA {
 					}
 					return wrs
 				})
-			},
-		})
+			}})
 	}
 }
 

@@ -69,9 +69,7 @@ func destroyInCompletion(t *validate.T) {
 	s.rec[0].clean(t)
 }
 
-var _ = destroys.Add("al.destroy.event", "destroy a QP inside its event callback", destroyInEvent, req.SAS2_1_29)
-
-func destroyInEvent(t *validate.T) {
+var _ = destroys.Add("al.destroy.event", "destroy a QP inside its event callback", func(t *validate.T) {
 	s := registered(t)
 	p := s.pair()
 	pd := typed[*accesslayer.PD](t, p.A.PD, "PD")
@@ -99,11 +97,9 @@ func destroyInEvent(t *validate.T) {
 	none(t, done, "callbacks of DestroyAsync")
 	kit.Equal(t, "destroys of the QP that reached the driver", s.rec[0].count("QP.Destroy")-before, 1)
 	s.rec[0].clean(t)
-}
+}, req.SAS2_1_29)
 
-var _ = destroys.Add("al.destroy.async", "asynchronous destroy while events are pending", destroyAsync, req.SAS2_1_31)
-
-func destroyAsync(t *validate.T) {
+var _ = destroys.Add("al.destroy.async", "asynchronous destroy while events are pending", func(t *validate.T) {
 	s := registered(t)
 	p := s.pair()
 	for range 10 {
@@ -130,12 +126,9 @@ func destroyAsync(t *validate.T) {
 		kit.Destroy(t, q.B.QP.QP, "QP of the peer")
 	}
 	s.rec[0].clean(t)
-}
+}, req.SAS2_1_31)
 
-var _ = destroys.Add("al.destroy.tree", "asynchronous destroy of a PD with all its objects", destroyTree,
-	req.SAS2_1_31, req.SAS2_1_29)
-
-func destroyTree(t *validate.T) {
+var _ = destroys.Add("al.destroy.tree", "asynchronous destroy of a PD with all its objects", func(t *validate.T) {
 	s := registered(t)
 	ca := s.open(s.client, 0)
 	keep, pd := ca.PD(), ca.PD()
@@ -157,4 +150,4 @@ func destroyTree(t *validate.T) {
 	kit.Destroy(t, keep, "the other PD")
 	s.rec[0].clean(t)
 	s.rec[0].empty(t)
-}
+}, req.SAS2_1_31, req.SAS2_1_29)

@@ -62,19 +62,13 @@ func (d *desk) Deregister(guid ci.GUID) error {
 	return d.al.Deregister(guid)
 }
 
-var _ = loads.Case(validate.Case{
-	ID:     "al.load.unload",
-	Title:  "the driver is loaded and unloaded, and registers and deregisters its adapter",
-	Checks: []string{req.SAS0_02.ID, req.SAS2_2_09.ID},
-	Run:    func(t *validate.T) { loadAndEnd(t, false) },
-}, req.SAS2_2_05, req.SAS0_02, req.SAS2_2_09)
+var _ = loads.With(validate.Case{Checks: []string{req.SAS0_02.ID, req.SAS2_2_09.ID}}).Add("al.load.unload",
+	"the driver is loaded and unloaded, and registers and deregisters its adapter",
+	func(t *validate.T) { loadAndEnd(t, false) }, req.SAS2_2_05, req.SAS0_02, req.SAS2_2_09)
 
-var _ = loads.Case(validate.Case{
-	ID:     "al.load.gone",
-	Title:  "the device is pulled out while clients use it, and the driver deregisters its adapter",
-	Checks: []string{req.SAS0_02.ID, req.SAS2_2_09.ID},
-	Run:    func(t *validate.T) { loadAndEnd(t, true) },
-}, req.SAS2_2_05, req.SAS0_02, req.SAS2_2_09)
+var _ = loads.With(validate.Case{Checks: []string{req.SAS0_02.ID, req.SAS2_2_09.ID}}).Add("al.load.gone",
+	"the device is pulled out while clients use it, and the driver deregisters its adapter",
+	func(t *validate.T) { loadAndEnd(t, true) }, req.SAS2_2_05, req.SAS0_02, req.SAS2_2_09)
 
 func loadAndEnd(t *validate.T, gone bool) {
 	s := newStage(t)
@@ -149,28 +143,24 @@ func inUse(t *validate.T, ca ci.CA) {
 	kit.OK(t, err, "QP.PostRecv")
 }
 
-var CILoad01 = loads.Must("CI-Load-01", "CI access layer", "ci, Registrar",
-	"A driver whose registration is rejected reports the error and drives the device no more. The device can be "+
-		"loaded again.")
-
-var _ = loads.Add("al.load.rejected", "the access layer rejects the adapter of a driver that is loaded", loadRejected,
-	CILoad01)
-
-func loadRejected(t *validate.T) {
-	s := newStage(t)
-	for _, v := range kit.Variants(t, "", []ci.Status{ci.ResourceBusy, ci.InvalidParameter, ci.Unsupported}) {
-		d := &desk{al: s.al, rec: newRecorder(), reject: &ci.Error{Verb: "Registrar.Register", Status: v}}
-		unload, err := t.Load(d)
-		if err == nil {
-			_ = unload(false)
+var _ = loads.Add("al.load.rejected",
+	"the access layer rejects the adapter of a driver that is loaded", func(t *validate.T) {
+		s := newStage(t)
+		for _, v := range kit.Variants(t, "", []ci.Status{ci.ResourceBusy, ci.InvalidParameter, ci.Unsupported}) {
+			d := &desk{al: s.al, rec: newRecorder(), reject: &ci.Error{Verb: "Registrar.Register", Status: v}}
+			unload, err := t.Load(d)
+			if err == nil {
+				_ = unload(false)
+			}
+			kit.WantExactly(t, err, "loading a driver whose registration is rejected", v)
+			_, err = d.hca.OpenCA(d.hca.Info().GUID, func(ci.Event) {}, nil)
+			kit.True(t, err != nil, "HCA.OpenCA of an adapter whose registration was rejected", "an error", "success")
+			d = &desk{al: s.al, rec: newRecorder()}
+			unload, err = t.Load(d)
+			kit.OK(t, err, "loading the driver again")
+			kit.OK(t, unload(false), "end of the driver")
+			d.rec.shut(t)
 		}
-		kit.WantExactly(t, err, "loading a driver whose registration is rejected", v)
-		_, err = d.hca.OpenCA(d.hca.Info().GUID, func(ci.Event) {}, nil)
-		kit.True(t, err != nil, "HCA.OpenCA of an adapter whose registration was rejected", "an error", "success")
-		d = &desk{al: s.al, rec: newRecorder()}
-		unload, err = t.Load(d)
-		kit.OK(t, err, "loading the driver again")
-		kit.OK(t, unload(false), "end of the driver")
-		d.rec.shut(t)
-	}
-}
+	}, loads.Must("CI-Load-01", "CI access layer", "ci, Registrar",
+		"A driver whose registration is rejected reports the error and drives the device no more. The device can be "+
+			"loaded again."))

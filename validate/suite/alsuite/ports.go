@@ -13,10 +13,8 @@ import (
 // States of ports, as PnP reports them.
 var ports = area()
 
-var _ = ports.Add("al.pnp.port", "a port goes down and comes up", portDownUp, req.SAS2_3_04, req.SAS2_2_05)
-
-// portDownUp takes the link of a port down and up. A client that registers while the link is down gets the state, too.
-func portDownUp(t *validate.T) {
+// The case takes the link of a port down and up. A client that registers while the link is down gets the state, too.
+var _ = ports.Add("al.pnp.port", "a port goes down and comes up", func(t *validate.T) {
 	s := newStage(t)
 	early, late := make(chan accesslayer.PortEvent, 64), make(chan accesslayer.PortEvent, 64)
 	s.watch(early)
@@ -47,7 +45,7 @@ func portDownUp(t *validate.T) {
 		nonePort(t, c, num, "events of the port after the adapter was removed")
 	}
 	s.rec[0].shut(t)
-}
+}, req.SAS2_3_04, req.SAS2_2_05)
 
 // watch sends the port events of the first adapter.
 func (s *stage) watch(c chan<- accesslayer.PortEvent) {

@@ -20,21 +20,19 @@ type recorder struct {
 	// Set it before use.
 	refuse func(kind string) error
 
-	mu        sync.Mutex
-	destroyed []string       // objects, in order
-	verbs     []string       // verbs of the CA and destroys, in order
-	made      map[string]int // number of created objects by kind
-	ended     map[string]int
-	wrong     []string // mistakes of the access layer
-	closed    bool
+	mu     sync.Mutex
+	verbs  []string       // verbs of the CA and destroys, in order
+	made   map[string]int // number of created objects by kind
+	ended  map[string]int
+	wrong  []string // mistakes of the access layer
+	closed bool
 }
 
 func newRecorder() *recorder { return &recorder{made: map[string]int{}, ended: map[string]int{}} }
 
 // over returns the adapter with the recorder in front of it.
 func (r *recorder) over(h ci.HCA) ci.HCA {
-	return ciwrap.Wrap(h, ciwrap.Layer{
-		HCA: func(h ci.HCA) ci.HCA { return recHCA{ciwrap.HCA{HCA: h}, r} },
+	return ciwrap.Wrap(h, ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return recHCA{ciwrap.HCA{HCA: h}, r} },
 		CA:  func(c ci.CA) ci.CA { return recCA{ciwrap.CA{CA: c}, r} },
 		PD:  func(o ci.PD, _ ci.PDType) ci.PD { return recPD{ciwrap.PD{PD: o}, r.create("PD")} },
 		CQ:  func(o ci.CQ, _ ci.CQCreate) ci.CQ { return recCQ{ciwrap.CQ{CQ: o}, r.create("CQ")} },
@@ -43,11 +41,6 @@ func (r *recorder) over(h ci.HCA) ci.HCA {
 		AV:  func(o ci.AV, _ ci.AVAttr) ci.AV { return recAV{ciwrap.AV{AV: o}, r.create("AV")} },
 		SRQ: func(o ci.SRQ, _ ci.SRQCreate) ci.SRQ { return recSRQ{ciwrap.SRQ{SRQ: o}, r.create("SRQ")} },
 		MW:  func(o ci.MW, _ ci.MWCreate) ci.MW { return recMW{ciwrap.MW{MW: o}, r.create("MW")} },
-		FMR: func(o ci.FMR, _ ci.FMRCreate) ci.FMR { return recFMR{ciwrap.FMR{FMR: o}, r.create("FMR")} },
-		DMA: func(o ci.DMA, _ ci.Memory) ci.DMA { return recDMA{ciwrap.DMA{DMA: o}, r.create("DMA")} },
-		Mcast: func(o ci.Mcast, _ ci.McastAttach) ci.Mcast {
-			return recMcast{ciwrap.Mcast{Mcast: o}, r.create("Mcast")}
-		},
 	})
 }
 
@@ -60,18 +53,17 @@ func (r *recorder) verb(name string) {
 	}
 }
 
-// recorded is a recorded object: the number n of its kind, counted from 0.
+// recorded is a recorded object.
 type recorded struct {
 	r    *recorder
 	kind string
-	n    int
 }
 
 func (r *recorder) create(kind string) recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.made[kind]++
-	return recorded{r, kind, r.made[kind] - 1}
+	return recorded{r, kind}
 }
 
 // destroy records a destroy and calls the driver.
@@ -95,7 +87,6 @@ func (o recorded) destroy(f func() error) error {
 		r.wrong = append(r.wrong, fmt.Sprintf("%s.Destroy, for which the driver returned %s", kind, kit.Describe(err)))
 	} else {
 		r.ended[kind]++
-		r.destroyed = append(r.destroyed, fmt.Sprint(kind, " ", o.n))
 	}
 	return err
 }
@@ -202,18 +193,6 @@ type (
 		ciwrap.MW
 		recorded
 	}
-	recFMR struct {
-		ciwrap.FMR
-		recorded
-	}
-	recDMA struct {
-		ciwrap.DMA
-		recorded
-	}
-	recMcast struct {
-		ciwrap.Mcast
-		recorded
-	}
 )
 
 func (h recHCA) OpenCA(guid ci.GUID, fn func(ci.Event), arg any) (ci.CA, error) {
@@ -257,16 +236,13 @@ func (c recCA) Destroy() error {
 	return err
 }
 
-func (o recPD) Destroy() error    { return o.destroy(o.PD.Destroy) }
-func (o recCQ) Destroy() error    { return o.destroy(o.CQ.Destroy) }
-func (o recQP) Destroy() error    { return o.destroy(o.QP.Destroy) }
-func (o recMR) Destroy() error    { return o.destroy(o.MR.Destroy) }
-func (o recAV) Destroy() error    { return o.destroy(o.AV.Destroy) }
-func (o recSRQ) Destroy() error   { return o.destroy(o.SRQ.Destroy) }
-func (o recMW) Destroy() error    { return o.destroy(o.MW.Destroy) }
-func (o recFMR) Destroy() error   { return o.destroy(o.FMR.Destroy) }
-func (o recDMA) Destroy() error   { return o.destroy(o.DMA.Destroy) }
-func (o recMcast) Destroy() error { return o.destroy(o.Mcast.Destroy) }
+func (o recPD) Destroy() error  { return o.destroy(o.PD.Destroy) }
+func (o recCQ) Destroy() error  { return o.destroy(o.CQ.Destroy) }
+func (o recQP) Destroy() error  { return o.destroy(o.QP.Destroy) }
+func (o recMR) Destroy() error  { return o.destroy(o.MR.Destroy) }
+func (o recAV) Destroy() error  { return o.destroy(o.AV.Destroy) }
+func (o recSRQ) Destroy() error { return o.destroy(o.SRQ.Destroy) }
+func (o recMW) Destroy() error  { return o.destroy(o.MW.Destroy) }
 
 // all returns the verbs recorded so far.
 func (r *recorder) all() []string {

@@ -1,8 +1,6 @@
 package alsuite
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,22 +21,17 @@ type stage struct {
 	rec    []*recorder
 }
 
-// newStage returns an access layer without adapters. It is closed at the end of the case, which must succeed.
-func newStage(t *validate.T) *stage { return newStageOver(t, accesslayer.Config{}, nil) }
-
-// newStageOver is newStage with settings, and with wrap, if not nil, between the access layer and each recorder.
-func newStageOver(t *validate.T, cfg accesslayer.Config, wrap func(ci.HCA) ci.HCA) *stage {
-	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil)) // the cases check the results
-	cfg.PollInterval = cmp.Or(cfg.PollInterval, -1)             // no queries except those of the case
-	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, t.Remaining()/2)
-	cfg.DestroyBackoff = time.Millisecond
-	s := &stage{t: t, al: accesslayer.New(cfg)}
+// newStage returns an access layer without adapters, and a recorder for each adapter of the target. The access layer is
+// closed at the end of the case, which must succeed.
+func newStage(t *validate.T) *stage {
+	s := &stage{t: t, al: accesslayer.New(accesslayer.Config{
+		Logger:         slog.New(slog.NewTextHandler(io.Discard, nil)), // the cases check the results
+		PollInterval:   -1,                                             // no queries except those of the case
+		DrainTimeout:   t.Remaining() / 2,
+		DestroyBackoff: time.Millisecond,
+	})}
 	t.Cleanup(func() {
-		err := s.al.Close()
-		for errors.Is(err, ci.Timeout) && t.Context().Err() == nil { // the case has chosen a short time
-			err = s.al.Close()
-		}
-		if err != nil {
+		if err := s.al.Close(); err != nil {
 			t.Report(validate.Failure{Where: "AL.Close at the end of the case", Expected: "success",
 				Got: kit.Describe(err)})
 		}
@@ -46,11 +39,7 @@ func newStageOver(t *validate.T, cfg accesslayer.Config, wrap func(ci.HCA) ci.HC
 	for _, h := range t.HCAs() {
 		r := newRecorder()
 		s.rec = append(s.rec, r)
-		h = r.over(h)
-		if wrap != nil {
-			h = wrap(h)
-		}
-		s.hcas = append(s.hcas, h)
+		s.hcas = append(s.hcas, r.over(h))
 	}
 	s.client = s.newClient("certifier")
 	return s

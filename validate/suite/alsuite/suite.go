@@ -7,8 +7,7 @@ import (
 
 // Suite returns all areas.
 func Suite() validate.Suite {
-	return validate.NewSuite("al", registrations, removals, destroys, pumps, races, clients, ports, pools, loads,
-		kitRules)
+	return validate.NewSuite("al", registrations, removals, destroys, clients, ports, loads)
 }
 
 // area returns an empty area of the suite.

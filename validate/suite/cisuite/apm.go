@@ -58,13 +58,7 @@ func migrate(t *validate.T, e *kit.End) {
 	kit.OK(t, e.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}), "QP.Modify of an armed QP to Migrated")
 }
 
-var CIAPM01 = apmCases.Must("CI-APM-01", "IBTA 10.4.1", "ci_modify_qp (25)",
-	"A connection that is rearmed at both ends with an alternate path becomes Armed after packets have passed in "+
-		"both directions.")
-
-var _ = apmCases.Add("apm.arm", "rearm both ends", apmArm, CIAPM01)
-
-func apmArm(t *validate.T) {
+var _ = apmCases.Add("apm.arm", "rearm both ends", func(t *validate.T) {
 	p := kit.RC(t)
 	rearm(t, p)
 	for _, e := range []*kit.End{p.A, p.B} {
@@ -79,13 +73,15 @@ func apmArm(t *validate.T) {
 	kit.Equal(t, "QPAttr.APM of the other end", apmOf(t, p.B).APM, ci.APMArmed)
 	p.A.Events.Only()
 	p.B.Events.Only()
-}
+}, apmCases.Must("CI-APM-01", "IBTA 10.4.1", "ci_modify_qp (25)",
+	"A connection that is rearmed at both ends with an alternate path becomes Armed after packets have passed in "+
+		"both directions."))
 
-var CIAPM02 = apmCases.Must("CI-APM-02", "IBTA 10.4.1", "ci_modify_qp (25)",
+var ciAPM02 = apmCases.Must("CI-APM-02", "IBTA 10.4.1", "ci_modify_qp (25)",
 	"An armed QP that is modified to Migrated uses its alternate path, which becomes the primary one. Traffic "+
 		"continues.")
 
-var _ = apmCases.Add("apm.migrate", "one end is modified to Migrated", apmMigrate, CIAPM02)
+var _ = apmCases.Add("apm.migrate", "one end is modified to Migrated", apmMigrate, ciAPM02)
 
 func apmMigrate(t *validate.T) {
 	p := kit.RC(t)
@@ -103,12 +99,7 @@ func apmMigrate(t *validate.T) {
 	}
 }
 
-var CIAPM03 = apmCases.Must("CI-APM-03", "IBTA 10.4.1", "ci_modify_qp (25)",
-	"The peer of a migrated QP migrates at the next packet, and each end raises the event path migrated once.")
-
-var _ = apmCases.Add("apm.events", "events at both ends", apmEvents, CIAPM03)
-
-func apmEvents(t *validate.T) {
+var _ = apmCases.Add("apm.events", "events at both ends", func(t *validate.T) {
 	p := kit.RC(t)
 	armed(t, p)
 	migrate(t, p.A)
@@ -125,15 +116,10 @@ func apmEvents(t *validate.T) {
 		kit.Equal(t, "events path migrated", end.Events.Count(ci.EventQPAPM), 1)
 		end.Events.Only(ci.EventQPAPM, ci.EventSQDrained)
 	}
-}
+}, apmCases.Must("CI-APM-03", "IBTA 10.4.1", "ci_modify_qp (25)",
+	"The peer of a migrated QP migrates at the next packet, and each end raises the event path migrated once."))
 
-var CIAPM04 = apmCases.Must("CI-APM-04", "IBTA 10.4.1", "ci_modify_qp (25)",
-	"A request for a migration state that the current state does not permit, or that cannot be requested, fails "+
-		"with InvalidAPMState and changes nothing.")
-
-var _ = apmCases.Add("apm.illegal", "states that cannot be requested", apmIllegal, CIAPM04)
-
-func apmIllegal(t *validate.T) {
+var _ = apmCases.Add("apm.illegal", "states that cannot be requested", func(t *validate.T) {
 	p := kit.RC(t)
 	refused := func(what string, want ci.APMState, set ci.QPField, a ci.QPAttr) {
 		before := plain(apmOf(t, p.A))
@@ -155,15 +141,11 @@ func apmIllegal(t *validate.T) {
 	refused("Rearm of an armed QP, with another alternate path", ci.APMArmed, ci.QPFieldAPM|ci.QPFieldAlternate,
 		ci.QPAttr{APM: ci.APMRearm, Alternate: alternate(p.A, p.B)})
 	p.A.Exchange(p.B, 100)
-}
+}, apmCases.Must("CI-APM-04", "IBTA 10.4.1", "ci_modify_qp (25)",
+	"A request for a migration state that the current state does not permit, or that cannot be requested, fails "+
+		"with InvalidAPMState and changes nothing."))
 
-var CIAPM05 = apmCases.Must("CI-APM-05", "IBTA 11.2.5.2", "ci_modify_qp (25)",
-	"An alternate path with a port or P_Key index that does not exist fails with InvalidPort or InvalidPKey and "+
-		"changes nothing.")
-
-var _ = apmCases.Add("apm.path", "alternate paths that do not exist", apmPath, CIAPM05)
-
-func apmPath(t *validate.T) {
+var _ = apmCases.Add("apm.path", "alternate paths that do not exist", func(t *validate.T) {
 	p := kit.RC(t)
 	for _, x := range kit.Variants(t, "", []struct {
 		what   string
@@ -199,14 +181,14 @@ func apmPath(t *validate.T) {
 			kit.Equal(t, "QPAttr after the rejected QP.Modify", plain(apmOf(t, p.A)), before)
 		}
 	}
-}
+}, apmCases.Must("CI-APM-05", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+	"An alternate path with a port or P_Key index that does not exist fails with InvalidPort or InvalidPKey and "+
+		"changes nothing."))
 
-var CIAPM06 = apmCases.Must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)",
+var ciAPM06 = apmCases.Must("CI-APM-06", "IBTA 10.4.1", "ci_query_qp (27)",
 	"A new QP is Migrated. Query returns the migration state and the alternate path.")
 
-var _ = apmCases.Add("apm.query", "results of Query", apmQuery, CIAPM06)
-
-func apmQuery(t *validate.T) {
+var _ = apmCases.Add("apm.query", "results of Query", func(t *validate.T) {
 	p := kit.RC(t)
 	kit.Equal(t, "QPAttr.APM of a new connection", apmOf(t, p.A).APM, ci.APMMigrated)
 	alt := alternate(p.A, p.B)
@@ -216,14 +198,9 @@ func apmQuery(t *validate.T) {
 	kit.Equal(t, "QPAttr.APM with an alternate path loaded", a.APM, ci.APMMigrated)
 	kit.OK(t, p.A.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm}), "QP.Modify to Rearm")
 	kit.Equal(t, "QPAttr.APM after Rearm", apmOf(t, p.A).APM, ci.APMRearm)
-}
+}, ciAPM06)
 
-var CIAPM07 = apmCases.Must("CI-APM-07", "IBTA 10.4.1", "ci_modify_qp (25)",
-	"A connection that has migrated can be rearmed and can migrate again.")
-
-var _ = apmCases.Add("apm.again", "migrate three times", apmAgain, CIAPM07, CIAPM02)
-
-func apmAgain(t *validate.T) {
+var _ = apmCases.Add("apm.again", "migrate three times", func(t *validate.T) {
 	p := kit.RC(t)
 	for i := range 3 {
 		armed(t, p)
@@ -237,41 +214,37 @@ func apmAgain(t *validate.T) {
 		to.Events.Wait(ci.EventQPAPM)
 		to.Exchange(from, 200)
 	}
-}
+}, apmCases.Must("CI-APM-07", "IBTA 10.4.1", "ci_modify_qp (25)",
+	"A connection that has migrated can be rearmed and can migrate again."), ciAPM02)
 
-var CIAPM08 = apmCases.Must("CI-APM-08", "IBTA 11.6.3", "event QP_APM_ERROR (18)",
-	"A migration request on a path other than the loaded alternate path is ignored and raises the event path "+
-		"migration error.")
-
-var _ = apmCases.Needing(validate.Needs{Caps: ci.CapAPM, HCAs: 2}).Add("apm.refused",
-	"the peer migrates to a path other than the loaded one", apmRefused, CIAPM08)
-
-// apmRefused loads an alternate path at B that leads back to B itself. A migrates on a valid path, and B must not
+// The case loads an alternate path at B that leads back to B itself. A migrates on a valid path, and B must not
 // migrate.
-func apmRefused(t *validate.T) {
-	p := kit.RC(t)
-	rearmTo(t, p.A, alternate(p.A, p.B))
-	rearmTo(t, p.B, alternate(p.B, p.B))
-	arm(t, p)
-	before := plain(apmOf(t, p.B))
-	migrate(t, p.A)
-	p.A.Events.Wait(ci.EventQPAPM)
-	p.B.Recv(p.B.RecvWR(1, 0, 100))
-	p.A.Send(p.A.SendWR(1, 0, 100))
-	e := p.B.Events.Wait(ci.EventQPAPMError)
-	kit.True(t, e.Context == any(p.B.Events), "Event.Context", "the context of the QP's creation", "%v", e.Context)
-	a := plain(apmOf(t, p.B))
-	kit.Equal(t, "QPAttr.APM of the end that must not migrate", a.APM, ci.APMArmed)
-	kit.Equal(t, "QPAttr.Primary of that end", a.Primary, before.Primary)
-	kit.Equal(t, "events path migrated at that end", p.B.Events.Count(ci.EventQPAPM), 0)
-}
+var _ = apmCases.Needing(validate.Needs{Caps: ci.CapAPM, HCAs: 2}).Add("apm.refused",
+	"the peer migrates to a path other than the loaded one", func(t *validate.T) {
+		p := kit.RC(t)
+		rearmTo(t, p.A, alternate(p.A, p.B))
+		rearmTo(t, p.B, alternate(p.B, p.B))
+		arm(t, p)
+		before := plain(apmOf(t, p.B))
+		migrate(t, p.A)
+		p.A.Events.Wait(ci.EventQPAPM)
+		p.B.Recv(p.B.RecvWR(1, 0, 100))
+		p.A.Send(p.A.SendWR(1, 0, 100))
+		e := p.B.Events.Wait(ci.EventQPAPMError)
+		kit.True(t, e.Context == any(p.B.Events), "Event.Context", "the context of the QP's creation", "%v", e.Context)
+		a := plain(apmOf(t, p.B))
+		kit.Equal(t, "QPAttr.APM of the end that must not migrate", a.APM, ci.APMArmed)
+		kit.Equal(t, "QPAttr.Primary of that end", a.Primary, before.Primary)
+		kit.Equal(t, "events path migrated at that end", p.B.Events.Count(ci.EventQPAPM), 0)
+	}, apmCases.Must("CI-APM-08", "IBTA 11.6.3", "event QP_APM_ERROR (18)",
+		"A migration request on a path other than the loaded alternate path is ignored and raises the event path "+
+			"migration error."))
 
-var CIAPM09 = apmCases.Must("CI-APM-09", "IBTA 17.2.8", "retry",
-	"An armed QP that has used up its retries on the primary path does not fail. It migrates by itself, raises the "+
-		"event path migrated, and continues on the alternate path.")
-
-var _ = apmCases.Needing(validate.Needs{Caps: ci.CapAPM, Impair: true}).Add("apm.automatic", "the primary path fails",
-	apmAutomatic, CIAPM09)
+var _ = apmCases.Needing(validate.Needs{Caps: ci.CapAPM, Impair: true}).Add("apm.automatic",
+	"the primary path fails", apmAutomatic,
+	apmCases.Must("CI-APM-09", "IBTA 17.2.8", "retry",
+		"An armed QP that has used up its retries on the primary path does not fail. It migrates by itself, raises "+
+			"the event path migrated, and continues on the alternate path."))
 
 // apmAutomatic cuts the link until the sender has migrated by itself. The alternate path has a longer timeout, so that
 // the link is restored long before the retries on that path are used up.

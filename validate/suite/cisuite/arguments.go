@@ -14,12 +14,10 @@ import (
 // (IBTA 11.2.4.1, 11.2.6.1, 11.3.1.1, 11.4.1.)
 var argumentCases = &validate.Area{Feature: validate.FeatureRC}
 
-var CICreateQP04 = argumentCases.Must("CI-CreateQP-04", "IBTA 11.2.4", "ci_create_qp (22); CAAttr.MaxWRs, MaxSGEs, "+
-	"MaxInline",
-	"Each size of a QP can be as large as the limit of the CA.")
-
 var _ = argumentCases.Of(validate.FeatureQP).Add("qp.create.largest", "each size at the limit of the CA",
-	qpCreateLargest, CICreateQP04)
+	qpCreateLargest,
+	argumentCases.Must("CI-CreateQP-04", "IBTA 11.2.4", "ci_create_qp (22); CAAttr.MaxWRs, MaxSGEs, MaxInline",
+		"Each size of a QP can be as large as the limit of the CA."))
 
 func qpCreateLargest(t *validate.T) {
 	ca := kit.Open(t)
@@ -51,66 +49,56 @@ func qpCreateLargest(t *validate.T) {
 	}
 }
 
-var CICreateQP05 = argumentCases.Must("CI-CreateQP-05", "IBTA 11.2.4", "ci_create_qp (22); QPCaps, QPFlags",
-	"A negative size fails with the status of a size beyond the limits, and an unknown flag with InvalidParameter. "+
-		"No QP is created.")
+var _ = argumentCases.Of(validate.FeatureQP).Add("qp.create.negative",
+	"negative sizes and an unknown flag", func(t *validate.T) {
+		ca := kit.Open(t)
+		pd := ca.PD()
+		cq := ca.CQ(pd, 16)
+		for _, x := range kit.Variants(t, "", []struct {
+			what   string
+			change func(*ci.QPCreate)
+			want   ci.Status
+		}{
+			{"a SendDepth of -1", func(c *ci.QPCreate) { c.SendDepth = -1 }, ci.InvalidMaxWRs},
+			{"a RecvDepth of -1", func(c *ci.QPCreate) { c.RecvDepth = -1 }, ci.InvalidMaxWRs},
+			{"the least SendDepth", func(c *ci.QPCreate) { c.SendDepth = math.MinInt32 }, ci.InvalidMaxWRs},
+			{"a SendSGE of -1", func(c *ci.QPCreate) { c.SendSGE = -1 }, ci.InvalidMaxSGE},
+			{"a RecvSGE of -1", func(c *ci.QPCreate) { c.RecvSGE = -1 }, ci.InvalidMaxSGE},
+			{"a MaxInline of -1", func(c *ci.QPCreate) { c.MaxInline = -1 }, ci.InvalidParameter},
+			{"the highest bit of Flags", func(c *ci.QPCreate) { c.Flags |= 0x80 }, ci.InvalidParameter},
+		}) {
+			c := ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq.CQ,
+				RecvCQ: cq.CQ}
+			x.change(&c)
+			qp, err := pd.CreateQP(c)
+			kit.WantRefused(t, qp, err, "PD.CreateQP with "+x.what, x.want)
+		}
+		kit.Destroy(t, cq, "CQ after rejected calls of PD.CreateQP")
+		kit.Destroy(t, pd, "PD after rejected calls of PD.CreateQP")
+	}, argumentCases.Must("CI-CreateQP-05", "IBTA 11.2.4", "ci_create_qp (22); QPCaps, QPFlags",
+		"A negative size fails with the status of a size beyond the limits, and an unknown flag with "+
+			"InvalidParameter. No QP is created."))
 
-var _ = argumentCases.Of(validate.FeatureQP).Add("qp.create.negative", "negative sizes and an unknown flag",
-	qpCreateNegative, CICreateQP05)
-
-func qpCreateNegative(t *validate.T) {
-	ca := kit.Open(t)
-	pd := ca.PD()
-	cq := ca.CQ(pd, 16)
-	for _, x := range kit.Variants(t, "", []struct {
-		what   string
-		change func(*ci.QPCreate)
-		want   ci.Status
-	}{
-		{"a SendDepth of -1", func(c *ci.QPCreate) { c.SendDepth = -1 }, ci.InvalidMaxWRs},
-		{"a RecvDepth of -1", func(c *ci.QPCreate) { c.RecvDepth = -1 }, ci.InvalidMaxWRs},
-		{"the least SendDepth", func(c *ci.QPCreate) { c.SendDepth = math.MinInt32 }, ci.InvalidMaxWRs},
-		{"a SendSGE of -1", func(c *ci.QPCreate) { c.SendSGE = -1 }, ci.InvalidMaxSGE},
-		{"a RecvSGE of -1", func(c *ci.QPCreate) { c.RecvSGE = -1 }, ci.InvalidMaxSGE},
-		{"a MaxInline of -1", func(c *ci.QPCreate) { c.MaxInline = -1 }, ci.InvalidParameter},
-		{"the highest bit of Flags", func(c *ci.QPCreate) { c.Flags |= 0x80 }, ci.InvalidParameter},
-	}) {
-		c := ci.QPCreate{QPCaps: ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}, SendCQ: cq.CQ,
-			RecvCQ: cq.CQ}
-		x.change(&c)
-		qp, err := pd.CreateQP(c)
-		kit.WantRefused(t, qp, err, "PD.CreateQP with "+x.what, x.want)
-	}
-	kit.Destroy(t, cq, "CQ after rejected calls of PD.CreateQP")
-	kit.Destroy(t, pd, "PD after rejected calls of PD.CreateQP")
-}
-
-var CICreateCQ03 = argumentCases.Must("CI-CreateCQ-03", "CI", "ci_create_cq_ex (30); Affinity.Vector",
-	"A completion vector above CAAttr.Vectors fails with InvalidParameter, and no CQ is created.")
-
-var _ = argumentCases.Of(validate.FeatureCQ).Add("cq.create.bad-vector", "completion vectors beyond the last one",
-	cqBadVector, CICreateCQ03)
-
-func cqBadVector(t *validate.T) {
-	ca := kit.Open(t)
-	pd := ca.PD()
-	if ca.Attr.Vectors >= math.MaxUint16 {
-		t.Skip("the CA has all vectors that a CQ can name")
-	}
-	for _, v := range kit.Variants(t, "vector", []uint16{uint16(ca.Attr.Vectors) + 1, math.MaxUint16}) {
-		cq, err := pd.CreateCQ(ci.CQCreate{Size: 4, Affinity: ci.Affinity{Vector: v}})
-		kit.WantRefused(t, cq, err, fmt.Sprintf("PD.CreateCQ with vector %d of %d", v, ca.Attr.Vectors),
-			ci.InvalidParameter)
-	}
-	kit.Destroy(t, pd, "PD after rejected calls of PD.CreateCQ")
-}
-
-var CIDepthZero01 = argumentCases.Must("CI-DepthZero-01", "IBTA 11.4.1", "ci_post_send (55), ci_post_recv (56)",
-	"A queue that was created with depth 0 takes as many requests as Query returns, and rejects the next with "+
-		"InsufficientResources. The other queue of the QP works.")
+var _ = argumentCases.Of(validate.FeatureCQ).Add("cq.create.bad-vector",
+	"completion vectors beyond the last one", func(t *validate.T) {
+		ca := kit.Open(t)
+		pd := ca.PD()
+		if ca.Attr.Vectors >= math.MaxUint16 {
+			t.Skip("the CA has all vectors that a CQ can name")
+		}
+		for _, v := range kit.Variants(t, "vector", []uint16{uint16(ca.Attr.Vectors) + 1, math.MaxUint16}) {
+			cq, err := pd.CreateCQ(ci.CQCreate{Size: 4, Affinity: ci.Affinity{Vector: v}})
+			kit.WantRefused(t, cq, err, fmt.Sprintf("PD.CreateCQ with vector %d of %d", v, ca.Attr.Vectors),
+				ci.InvalidParameter)
+		}
+		kit.Destroy(t, pd, "PD after rejected calls of PD.CreateCQ")
+	}, argumentCases.Must("CI-CreateCQ-03", "CI", "ci_create_cq_ex (30); Affinity.Vector",
+		"A completion vector above CAAttr.Vectors fails with InvalidParameter, and no CQ is created."))
 
 var _ = argumentCases.Add("post.depth-zero", "QPs without a send queue and without a receive queue", postDepthZero,
-	CIDepthZero01)
+	argumentCases.Must("CI-DepthZero-01", "IBTA 11.4.1", "ci_post_send (55), ci_post_recv (56)",
+		"A queue that was created with depth 0 takes as many requests as Query returns, and rejects the next with "+
+			"InsufficientResources. The other queue of the QP works."))
 
 // postDepthZero connects a QP that only sends with one that only receives.
 func postDepthZero(t *validate.T) {
@@ -164,13 +152,7 @@ func granted(t *validate.T, q ci.QP) ci.QPCaps {
 	return a.QPCaps
 }
 
-var IBTA9_9_14 = argumentCases.Must("IBTA-9.9-14", "IBTA 9.7.5.2.8", "RNR NAK; 10.3.1.3",
-	"A responder in RTR without a receive answers with an RNR NAK, and the message completes the receive that is "+
-		"posted later.")
-
-var _ = argumentCases.Add("fault.rnr.rtr", "a message to a QP in RTR without a receive", rnrInRTR, IBTA9_9_14)
-
-func rnrInRTR(t *validate.T) {
+var _ = argumentCases.Add("fault.rnr.rtr", "a message to a QP in RTR without a receive", func(t *validate.T) {
 	p := kit.NewPairInReset(t, kit.RNRRetry(7), kit.MinRNR(5))
 	p.A.Init()
 	p.B.Init()
@@ -188,21 +170,18 @@ func rnrInRTR(t *validate.T) {
 	p.B.WantState(ci.QPRTR)
 	p.B.RTS()
 	p.B.Exchange(p.A, 100)
-}
+}, argumentCases.Must("IBTA-9.9-14", "IBTA 9.7.5.2.8", "RNR NAK; 10.3.1.3",
+	"A responder in RTR without a receive answers with an RNR NAK, and the message completes the receive that is "+
+		"posted later."))
 
-var CIMcast11 = argumentCases.Must("CI-Mcast-11", "IBTA 11.3.1", "ci_attach_mcast (63); CAAttr.MaxQPsPerMcastGroup, "+
-	"MaxMcastQPs, MaxMcastGroups",
-	"As many QPs as the limits permit can be attached, to one group and to all groups. One more fails with "+
-		"MaxMcastQPsReached, and one more group with InsufficientResources.")
-
-var _ = argumentCases.Case(validate.Case{
-	ID:         "mcast.limits",
-	Title:      "as many members and groups as the limits, and one more",
-	Feature:    validate.FeatureMulticast,
-	Needs:      validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast},
-	Exhaustive: exhaustiveTime,
-	Run:        mcastLimits,
-}, CIMcast11)
+var _ = argumentCases.Of(validate.FeatureMulticast).Needing(
+	validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast}).With(
+	validate.Case{Exhaustive: exhaustiveTime}).Add("mcast.limits",
+	"as many members and groups as the limits, and one more", mcastLimits,
+	argumentCases.Must("CI-Mcast-11", "IBTA 11.3.1",
+		"ci_attach_mcast (63); CAAttr.MaxQPsPerMcastGroup, MaxMcastQPs, MaxMcastGroups",
+		"As many QPs as the limits permit can be attached, to one group and to all groups. One more fails with "+
+			"MaxMcastQPsReached, and one more group with InsufficientResources."))
 
 // mostGroups is the largest number of groups that a case joins: joinable counts them in a byte.
 const mostGroups = 100
@@ -263,7 +242,7 @@ func mcastLimits(t *validate.T) {
 	}
 }
 
-var CIModifyQP12 = argumentCases.Must("CI-ModifyQP-12", "IBTA 10.3.1", "ci_modify_qp (25)",
+var ciModifyQP12 = argumentCases.Must("CI-ModifyQP-12", "IBTA 10.3.1", "ci_modify_qp (25)",
 	"In Reset and in Error no attribute can be changed without a transition, and nothing changes.")
 
 var _ = validate.Matrix(argumentCases, eachService([]statePattern{{id: "still"}}),
@@ -278,7 +257,7 @@ var _ = validate.Matrix(argumentCases, eachService([]statePattern{{id: "still"}}
 		if p.typ == ci.RC {
 			c.Feature = validate.FeatureQP
 		}
-		return c, []*req.Requirement{CIModifyQP12}
+		return c, []*req.Requirement{ciModifyQP12}
 	})
 
 func qpStill(t *validate.T, typ ci.QPType) {
@@ -298,60 +277,45 @@ func qpStill(t *validate.T, typ ci.QPType) {
 	}
 }
 
-var CIBindMW11 = argumentCases.Must("CI-BindMW-11", "IBTA 11.4.1", "ci_bind_mw (53)",
-	"QP.BindMW in Reset, Init and RTR fails with InvalidQPState, and the window keeps its key.")
-
 var _ = argumentCases.Of(validate.FeatureMW).Needing(validate.Needs{Caps: ci.CapMW1}).Add("mw.state",
-	"QP.BindMW before RTS", bindEarly, CIBindMW11)
-
-func bindEarly(t *validate.T) {
-	p := kit.NewPairInReset(t)
-	b := p.B.CA.Buf(p.B.PD, 64, bindable)
-	w := p.B.CA.MW(p.B.PD, ci.MWType1)
-	bind := ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteRead}
-	for _, step := range []func(){func() {}, func() { p.B.Init() }, func() { p.B.RTR(p.A.QP) }} {
-		step()
-		_, err := p.B.BindMW(bindID, ci.SendSignaled, bind)
-		kit.WantExactly(t, err, "QP.BindMW in "+p.B.State().String(), ci.InvalidQPState)
-		kit.Equal(t, "MW.Key after the rejected QP.BindMW", w.Key(), bind.Key)
-	}
-	p.B.RTS()
-	rebind(t, p.B, w, bind)
-	p.B.CQ.Empty()
-}
-
-var CIBindMW12 = argumentCases.Must("CI-BindMW-12", "IBTA 11.4.1", "ci_bind_mw (53); MWBind.Access",
-	"A bind with a right that windows do not have fails, and the window keeps its key.")
+	"QP.BindMW before RTS", func(t *validate.T) {
+		p := kit.NewPairInReset(t)
+		b := p.B.CA.Buf(p.B.PD, 64, bindable)
+		w := p.B.CA.MW(p.B.PD, ci.MWType1)
+		bind := ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteRead}
+		for _, step := range []func(){func() {}, func() { p.B.Init() }, func() { p.B.RTR(p.A.QP) }} {
+			step()
+			_, err := p.B.BindMW(bindID, ci.SendSignaled, bind)
+			kit.WantExactly(t, err, "QP.BindMW in "+p.B.State().String(), ci.InvalidQPState)
+			kit.Equal(t, "MW.Key after the rejected QP.BindMW", w.Key(), bind.Key)
+		}
+		p.B.RTS()
+		rebind(t, p.B, w, bind)
+		p.B.CQ.Empty()
+	}, argumentCases.Must("CI-BindMW-11", "IBTA 11.4.1", "ci_bind_mw (53)",
+		"QP.BindMW in Reset, Init and RTR fails with InvalidQPState, and the window keeps its key."))
 
 var _ = argumentCases.Of(validate.FeatureMW).Needing(validate.Needs{Caps: ci.CapMW1}).Add("mw.foreign-rights",
-	"QP.BindMW with rights that are not remote", bindForeignRights, CIBindMW12)
+	"QP.BindMW with rights that are not remote", func(t *validate.T) {
+		p := kit.RC(t)
+		b := p.B.CA.Buf(p.B.PD, 64, bindable)
+		w := p.B.CA.MW(p.B.PD, ci.MWType1)
+		for _, x := range kit.Variants(t, "", []struct {
+			what   string
+			access ci.Access
+		}{
+			{"local write", ci.RemoteRead | ci.LocalWrite},
+			{"bind window", ci.RemoteRead | ci.BindWindow},
+			{"an unknown right", ci.RemoteRead | 1<<20},
+		}) {
+			bindFails(t, p, "with "+x.what, ci.MWBind{MW: w, MR: b.MR, Addr: b.Addr, Length: 64, Access: x.access},
+				ci.InvalidParameter, ci.InvalidPermission)
+		}
+		rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+	}, argumentCases.Must("CI-BindMW-12", "IBTA 11.4.1", "ci_bind_mw (53); MWBind.Access",
+		"A bind with a right that windows do not have fails, and the window keeps its key."))
 
-func bindForeignRights(t *validate.T) {
-	p := kit.RC(t)
-	b := p.B.CA.Buf(p.B.PD, 64, bindable)
-	w := p.B.CA.MW(p.B.PD, ci.MWType1)
-	for _, x := range kit.Variants(t, "", []struct {
-		what   string
-		access ci.Access
-	}{
-		{"local write", ci.RemoteRead | ci.LocalWrite},
-		{"bind window", ci.RemoteRead | ci.BindWindow},
-		{"an unknown right", ci.RemoteRead | 1<<20},
-	}) {
-		bindFails(t, p, "with "+x.what, ci.MWBind{MW: w, MR: b.MR, Addr: b.Addr, Length: 64, Access: x.access},
-			ci.InvalidParameter, ci.InvalidPermission)
-	}
-	rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
-}
-
-var CIModifyQP13 = argumentCases.Must("CI-ModifyQP-13", "IBTA 11.2.4.2", "ci_modify_qp (26); primary address vector",
-	"Modify to RTR with an address that the port cannot use, or with that of a multicast group, fails, and the QP "+
-		"stays in Init.")
-
-var _ = argumentCases.Add("qp.path.unusable", "a connection to an address that cannot be used", qpPathUnusable,
-	CIModifyQP13)
-
-func qpPathUnusable(t *validate.T) {
+var _ = argumentCases.Add("qp.path.unusable", "a connection to an address that cannot be used", func(t *validate.T) {
 	p := kit.NewPairInReset(t)
 	p.A.Init()
 	p.B.Init()
@@ -370,4 +334,6 @@ func qpPathUnusable(t *validate.T) {
 	p.A.RTR(p.B.QP).RTS()
 	p.B.RTR(p.A.QP).RTS()
 	p.A.Exchange(p.B, 100)
-}
+}, argumentCases.Must("CI-ModifyQP-13", "IBTA 11.2.4.2", "ci_modify_qp (26); primary address vector",
+	"Modify to RTR with an address that the port cannot use, or with that of a multicast group, fails, and the "+
+		"QP stays in Init."))

@@ -33,12 +33,10 @@ func wantAV(t *validate.T, av ci.AV, pd ci.PD, want ci.AVAttr, when string) {
 	kit.SameObject(t, "PD of AV.Query "+when, p, pd)
 }
 
-var CIQueryAV01 = avCases.Must("CI-QueryAV-01", "IBTA 11.2.2", "ci_query_av (15)",
+var ciQueryAV01 = avCases.Must("CI-QueryAV-01", "IBTA 11.2.2", "ci_query_av (15)",
 	"Query returns the whole vector as it was set, and its PD, whatever happens to other vectors.")
 
-var _ = avCases.Add("av.query", "attributes and PD", avQuery, CIQueryAV01, req.SAS2_1_02)
-
-func avQuery(t *validate.T) {
+var _ = avCases.Add("av.query", "attributes and PD", func(t *validate.T) {
 	ca := kit.Open(t)
 	for _, want := range kit.Variants(t, "address", variants(ca.AddressOf(ca))) {
 		pd := ca.PD()
@@ -47,12 +45,12 @@ func avQuery(t *validate.T) {
 		kit.Own(t, av, "AV")
 		wantAV(t, av, pd, want, "after PD.CreateAV")
 	}
-}
+}, ciQueryAV01, req.SAS2_1_02)
 
-var CIModifyAV02 = avCases.Must("CI-ModifyAV-02", "IBTA 11.2.2", "ci_modify_av (16)",
+var ciModifyAV02 = avCases.Must("CI-ModifyAV-02", "IBTA 11.2.2", "ci_modify_av (16)",
 	"Modify replaces the whole vector, and can turn a vector that leads nowhere into a valid one.")
 
-var _ = avCases.Add("av.modify.whole", "all fields", avModify, CIModifyAV02, CIQueryAV01)
+var _ = avCases.Add("av.modify.whole", "all fields", avModify, ciModifyAV02, ciQueryAV01)
 
 func avModify(t *validate.T) {
 	ca := kit.Open(t)
@@ -64,12 +62,7 @@ func avModify(t *validate.T) {
 	}
 }
 
-var CICreateAV03 = avCases.Must("CI-CreateAV-03", "IBTA 11.2.2", "ci_create_av (14), ci_destroy_av (17)",
-	"Address vectors can be created and destroyed in callbacks.")
-
-var _ = avCases.Add("av.callback", "create and destroy in a completion callback", avCallback, CICreateAV03)
-
-func avCallback(t *validate.T) {
+var _ = avCases.Add("av.callback", "create and destroy in a completion callback", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	attr := p.B.CA.AddressOf(p.B.CA)
 	done := make(chan error, 1)
@@ -96,42 +89,39 @@ func avCallback(t *validate.T) {
 	case <-deadline.C:
 		t.Failf("PD.CreateAV and AV.Destroy in a completion callback", "an end of the callback", "none by the deadline")
 	}
-}
+}, avCases.Must("CI-CreateAV-03", "IBTA 11.2.2", "ci_create_av (14), ci_destroy_av (17)",
+	"Address vectors can be created and destroyed in callbacks."))
 
 var _ = avCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("av.modify.mend",
-	"a vector that leads nowhere becomes valid", avRepair, CIModifyAV02)
-
-func avRepair(t *validate.T) {
-	p := kit.UD(t, kit.Size(4096))
-	good := p.A.CA.AddressOf(p.B.CA)
-	bad := good
-	bad.Global, bad.GRH.SGIDIndex = true, uint16(len(p.A.CA.Port.GIDs))
-	av, err := p.A.PD.CreateAV(bad)
-	kit.OK(t, err, "PD.CreateAV with a source GID index beyond the table")
-	kit.Own(t, av, "AV")
-	wantAV(t, av, p.A.PD, bad, "of a vector that leads nowhere")
-	kit.OK(t, av.Modify(good), "AV.Modify to a valid address")
-	p.A.Dest.AV = av
-	p.A.Exchange(p.B, 50)
-}
-
-var _ = avCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("av.many", "one QP and many vectors", avMany,
-	CIQueryAV01)
-
-func avMany(t *validate.T) {
-	p := kit.UD(t, kit.Size(4096))
-	attr := p.A.CA.AddressOf(p.B.CA)
-	var avs []ci.AV
-	for i := range min(32, t.Attr().MaxAVs-2) {
-		attr.GRH.FlowLabel = uint32(i)
-		av, err := p.A.PD.CreateAV(attr)
-		kit.OK(t, err, "PD.CreateAV")
-		avs = append(avs, kit.Own(t, av, "AV"))
+	"a vector that leads nowhere becomes valid", func(t *validate.T) {
+		p := kit.UD(t, kit.Size(4096))
+		good := p.A.CA.AddressOf(p.B.CA)
+		bad := good
+		bad.Global, bad.GRH.SGIDIndex = true, uint16(len(p.A.CA.Port.GIDs))
+		av, err := p.A.PD.CreateAV(bad)
+		kit.OK(t, err, "PD.CreateAV with a source GID index beyond the table")
+		kit.Own(t, av, "AV")
+		wantAV(t, av, p.A.PD, bad, "of a vector that leads nowhere")
+		kit.OK(t, av.Modify(good), "AV.Modify to a valid address")
 		p.A.Dest.AV = av
-		p.A.Exchange(p.B, i)
-	}
-	for i, av := range avs {
-		attr.GRH.FlowLabel = uint32(i)
-		wantAV(t, av, p.A.PD, attr, "with other vectors")
-	}
-}
+		p.A.Exchange(p.B, 50)
+	}, ciModifyAV02)
+
+var _ = avCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("av.many",
+	"one QP and many vectors", func(t *validate.T) {
+		p := kit.UD(t, kit.Size(4096))
+		attr := p.A.CA.AddressOf(p.B.CA)
+		var avs []ci.AV
+		for i := range min(32, t.Attr().MaxAVs-2) {
+			attr.GRH.FlowLabel = uint32(i)
+			av, err := p.A.PD.CreateAV(attr)
+			kit.OK(t, err, "PD.CreateAV")
+			avs = append(avs, kit.Own(t, av, "AV"))
+			p.A.Dest.AV = av
+			p.A.Exchange(p.B, i)
+		}
+		for i, av := range avs {
+			attr.GRH.FlowLabel = uint32(i)
+			wantAV(t, av, p.A.PD, attr, "with other vectors")
+		}
+	}, ciQueryAV01)

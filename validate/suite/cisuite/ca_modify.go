@@ -14,11 +14,11 @@ import (
 // 2.1, 2.2.)
 var caModifyCases = &validate.Area{Feature: validate.FeatureCore}
 
-var CIModifyCA02 = caModifyCases.Must("CI-ModifyCA-02", "IBTA 11.2.1.3", "ci_modify_ca (6)",
+var ciModifyCA02 = caModifyCases.Must("CI-ModifyCA-02", "IBTA 11.2.1.3", "ci_modify_ca (6)",
 	"A violation counter takes the given value, and Query returns it.")
 
 var _ = caModifyCases.Needing(validate.Needs{Caps: ci.CapPKeyCounter}).Add("ca.modify.pkey-counter",
-	"write the P_Key counter", pkeyCounter, CIModifyCA02)
+	"write the P_Key counter", pkeyCounter, ciModifyCA02)
 
 func pkeyCounter(t *validate.T) {
 	caCounter(t, ci.PortFieldPKeyErrors, func(m *ci.PortModify, v uint16) { m.PKeyErrors = v },
@@ -26,7 +26,7 @@ func pkeyCounter(t *validate.T) {
 }
 
 var _ = caModifyCases.Needing(validate.Needs{Caps: ci.CapQKeyCounter}).Add("ca.modify.qkey-counter",
-	"write the Q_Key counter", qkeyCounter, CIModifyCA02)
+	"write the Q_Key counter", qkeyCounter, ciModifyCA02)
 
 func qkeyCounter(t *validate.T) {
 	caCounter(t, ci.PortFieldQKeyErrors, func(m *ci.PortModify, v uint16) { m.QKeyErrors = v },
@@ -52,12 +52,7 @@ func restored(t *validate.T, ca *kit.CA) {
 	})
 }
 
-var CIModifyCA01 = caModifyCases.Must("CI-ModifyCA-01", "IBTA 11.2.1.3", "ci_modify_ca (6)",
-	"Capability bits in the mask take the given values, others stay the same, and Query returns them.")
-
-var _ = caModifyCases.Add("ca.modify.capability", "set and clear capability bits", caCapability, CIModifyCA01)
-
-func caCapability(t *validate.T) {
+var _ = caModifyCases.Add("ca.modify.capability", "set and clear capability bits", func(t *validate.T) {
 	ca := kit.Open(t)
 	restored(t, ca)
 	was := portOf(t, ca).Capability
@@ -74,27 +69,19 @@ func caCapability(t *validate.T) {
 		caModify(t, ca, ci.PortFieldCapability, ci.PortModify{CapMask: bit, Capability: was},
 			"capability bits to restore")
 	}
-}
+}, caModifyCases.Must("CI-ModifyCA-01", "IBTA 11.2.1.3", "ci_modify_ca (6)",
+	"Capability bits in the mask take the given values, others stay the same, and Query returns them."))
 
-var CIModifyCA05 = caModifyCases.Must("CI-ModifyCA-05", "IBTA 11.2.1.3", "ci_modify_ca (6)",
-	"A port that the CA does not have fails with InvalidPort.")
-
-var _ = caModifyCases.Add("ca.modify.bad-port", "ports 0 and n+1", caBadPort, CIModifyCA05)
-
-func caBadPort(t *validate.T) {
+var _ = caModifyCases.Add("ca.modify.bad-port", "ports 0 and n+1", func(t *validate.T) {
 	ca := kit.Open(t)
 	for _, n := range kit.Variants(t, "port", []uint8{0, uint8(len(ca.Attr.Ports) + 1), 255}) {
 		kit.WantExactly(t, ca.Modify(n, ci.PortFieldCapability, ci.PortModify{}),
 			fmt.Sprintf("CA.Modify of port %d of %d", n, len(ca.Attr.Ports)), ci.InvalidPort)
 	}
-}
+}, caModifyCases.Must("CI-ModifyCA-05", "IBTA 11.2.1.3", "ci_modify_ca (6)",
+	"A port that the CA does not have fails with InvalidPort."))
 
-var CIModifyCA06 = caModifyCases.Must("CI-ModifyCA-06", "CI context", "ci_modify_ca (6)",
-	"An unknown field fails with InvalidParameter, and nothing changes, including the other fields of the call.")
-
-var _ = caModifyCases.Add("ca.modify.unknown", "unknown fields", caUnknown, CIModifyCA06)
-
-func caUnknown(t *validate.T) {
+var _ = caModifyCases.Add("ca.modify.unknown", "unknown fields", func(t *validate.T) {
 	ca := kit.Open(t)
 	restored(t, ca)
 	was := portOf(t, ca).Capability
@@ -104,14 +91,10 @@ func caUnknown(t *validate.T) {
 			fmt.Sprintf("CA.Modify with field %#x", uint32(bit)), ci.InvalidParameter)
 		kit.Equal(t, "PortAttr.Capability after the rejected CA.Modify", portOf(t, ca).Capability, was)
 	}
-}
+}, caModifyCases.Must("CI-ModifyCA-06", "CI context", "ci_modify_ca (6)",
+	"An unknown field fails with InvalidParameter, and nothing changes, including the other fields of the call."))
 
-var CIModifyCA07 = caModifyCases.Must("CI-ModifyCA-07", "CI claims", "ci_modify_ca (6)",
-	"A field whose capability is not claimed fails with Unsupported, and no other field does.")
-
-var _ = caModifyCases.Add("ca.modify.claims", "each field and its capability", caFieldClaims, CIModifyCA07)
-
-func caFieldClaims(t *validate.T) {
+var _ = caModifyCases.Add("ca.modify.claims", "each field and its capability", func(t *validate.T) {
 	ca := kit.Open(t)
 	now := portOf(t, ca)
 	m := ci.PortModify{PKeyErrors: now.PKeyErrors, QKeyErrors: now.QKeyErrors, SystemGUID: ca.Attr.SystemGUID}
@@ -128,14 +111,10 @@ func caFieldClaims(t *validate.T) {
 		}
 		kit.Claim(t, f.bit, ca.Modify(ca.Port.Num, f.set, m), "CA.Modify of "+f.name)
 	}
-}
+}, caModifyCases.Must("CI-ModifyCA-07", "CI claims", "ci_modify_ca (6)",
+	"A field whose capability is not claimed fails with Unsupported, and no other field does."))
 
-var CIModifyCA08 = caModifyCases.Must("CI-ModifyCA-08", "CI context", "ci_modify_ca (6)",
-	"Values of fields that are not in the mask are ignored.")
-
-var _ = caModifyCases.Add("ca.modify.mask", "values of fields that are not set", caMask, CIModifyCA08)
-
-func caMask(t *validate.T) {
+var _ = caModifyCases.Add("ca.modify.mask", "values of fields that are not set", func(t *validate.T) {
 	ca := kit.Open(t)
 	before := portOf(t, ca)
 	m := ci.PortModify{CapMask: ^ci.PortCap(0), Capability: ^before.Capability, PKeyErrors: 0x7777, QKeyErrors: 0x7777,
@@ -150,7 +129,8 @@ func caMask(t *validate.T) {
 	kit.Equal(t, "PortAttr.State", after.State, before.State)
 	kit.True(t, after.PKeyErrors != 0x7777 && after.QKeyErrors != 0x7777, "violation counters", "unchanged",
 		"PKeyErrors %d, QKeyErrors %d", after.PKeyErrors, after.QKeyErrors)
-}
+}, caModifyCases.Must("CI-ModifyCA-08", "CI context", "ci_modify_ca (6)",
+	"Values of fields that are not in the mask are ignored."))
 
 func caCounter(t *validate.T, field ci.PortField, put func(*ci.PortModify, uint16), get func(*ci.PortAttr) uint16) {
 	ca := kit.Open(t)
@@ -162,11 +142,11 @@ func caCounter(t *validate.T, field ci.PortField, put func(*ci.PortModify, uint1
 	}
 }
 
-var CIModifyCA03 = caModifyCases.Must("CI-ModifyCA-03", "IBTA 10.2.5", "Q_Key violation counter of PortInfo",
-	"A datagram with a wrong Q_Key increments the port's Q_Key violation counter and no other.")
-
-var _ = caModifyCases.Of(validate.FeatureUD).Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapQKeyCounter}).
-	Add("ca.modify.qkey-violation", "send with a wrong Q_Key and read the counter", caQKeyViolation, CIModifyCA03)
+var _ = caModifyCases.Of(validate.FeatureUD).Needing(
+	validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapQKeyCounter}).Add("ca.modify.qkey-violation",
+	"send with a wrong Q_Key and read the counter", caQKeyViolation,
+	caModifyCases.Must("CI-ModifyCA-03", "IBTA 10.2.5", "Q_Key violation counter of PortInfo",
+		"A datagram with a wrong Q_Key increments the port's Q_Key violation counter and no other."))
 
 func caQKeyViolation(t *validate.T) {
 	p := kit.UD(t)
@@ -191,11 +171,10 @@ func caQKeyViolation(t *validate.T) {
 	kit.Equal(t, "Q_Key violation counter after its reset", portOf(t, b).QKeyErrors, 0)
 }
 
-var CIModifyCA04 = caModifyCases.Must("CI-ModifyCA-04", "IBTA 11.2.1.3", "ci_modify_ca (6)",
-	"The system image GUID takes the given value, and Query returns it.")
-
 var _ = caModifyCases.Needing(validate.Needs{Caps: ci.CapSystemGUID}).Add("ca.modify.system-guid",
-	"set the system image GUID", caSystemGUID, CIModifyCA04)
+	"set the system image GUID", caSystemGUID,
+	caModifyCases.Must("CI-ModifyCA-04", "IBTA 11.2.1.3", "ci_modify_ca (6)",
+		"The system image GUID takes the given value, and Query returns it."))
 
 func caSystemGUID(t *validate.T) {
 	ca := kit.Open(t)
@@ -210,11 +189,10 @@ func caSystemGUID(t *validate.T) {
 	}
 }
 
-var CIModifyCA09 = caModifyCases.Must("CI-ModifyCA-09", "IBTA 14.2.5.6", "ci_modify_ca (6)",
-	"The init type takes the given value, and PortInfo returns it.")
-
-var _ = caModifyCases.Of(validate.FeatureMAD).Needing(validate.Needs{Caps: ci.CapLocalMAD | ci.CapInitType}).
-	Add("ca.modify.init-type", "set the init type", caInitType, CIModifyCA09)
+var _ = caModifyCases.Of(validate.FeatureMAD).Needing(validate.Needs{Caps: ci.CapLocalMAD | ci.CapInitType}).Add(
+	"ca.modify.init-type", "set the init type", caInitType,
+	caModifyCases.Must("CI-ModifyCA-09", "IBTA 14.2.5.6", "ci_modify_ca (6)",
+		"The init type takes the given value, and PortInfo returns it."))
 
 func caInitType(t *validate.T) {
 	ca := kit.Open(t)
@@ -225,12 +203,7 @@ func caInitType(t *validate.T) {
 	}
 }
 
-var CIQueryCA05 = caModifyCases.Must("CI-QueryCA-05", "CI context", "ci_query_ca (5)",
-	"The identity of the adapter before it is opened equals that in its attributes and does not change.")
-
-var _ = caModifyCases.Add("query.identity", "identity of the adapter, closed and open", queryIdentity, CIQueryCA05)
-
-func queryIdentity(t *validate.T) {
+var _ = caModifyCases.Add("query.identity", "identity of the adapter, closed and open", func(t *validate.T) {
 	h := t.HCA()
 	before := h.Info()
 	ca := kit.Open(t)
@@ -259,12 +232,10 @@ func queryIdentity(t *validate.T) {
 	}
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 	kit.Equal(t, "HCA.Info after CA.Destroy", h.Info(), before)
-}
+}, caModifyCases.Must("CI-QueryCA-05", "CI context", "ci_query_ca (5)",
+	"The identity of the adapter before it is opened equals that in its attributes and does not change."))
 
-var _ = caModifyCases.Add("open.in-register", "all verbs inside Register", caInRegister, req.SAS2_2_10, req.SAS2_3_01,
-	req.SAS2_2_02, req.SAS0_01)
-
-func caInRegister(t *validate.T) {
+var _ = caModifyCases.Add("open.in-register", "all verbs inside Register", func(t *validate.T) {
 	calls := 0
 	r := &kit.Registrar{Inside: func(ca ci.CA) error {
 		calls++
@@ -312,12 +283,9 @@ func caInRegister(t *validate.T) {
 	for _, h := range t.HCAs() {
 		kit.OK(t, r.Deregister(h.Info().GUID), "Registrar.Deregister, which closes the CA")
 	}
-}
+}, req.SAS2_2_10, req.SAS2_3_01, req.SAS2_2_02, req.SAS0_01)
 
-var _ = caModifyCases.Add("open.register-again", "register and deregister repeatedly", caRegisterAgain, req.SAS2_2_08,
-	req.SAS2_2_09)
-
-func caRegisterAgain(t *validate.T) {
+var _ = caModifyCases.Add("open.register-again", "register and deregister repeatedly", func(t *validate.T) {
 	r := &kit.Registrar{}
 	for range 10 {
 		kit.OK(t, r.Register(t.HCA()), "Registrar.Register")
@@ -326,27 +294,25 @@ func caRegisterAgain(t *validate.T) {
 		kit.OK(t, r.Deregister(t.HCA().Info().GUID), "Registrar.Deregister")
 	}
 	kit.Open(t) // closed by the last Deregister
-}
+}, req.SAS2_2_08, req.SAS2_2_09)
 
-var _ = caModifyCases.Needing(validate.Needs{HCAs: 2}).Add("open.two", "two adapters at the same time", caTwo,
-	req.SAS2_1_11)
-
-func caTwo(t *validate.T) {
-	seen := map[ci.GUID]bool{}
-	var cas []*kit.CA
-	for _, h := range t.HCAs() {
-		g := h.Info().GUID
-		kit.True(t, !seen[g], "HCAInfo.GUID", "a different one for each adapter", "%#x twice", uint64(g))
-		seen[g] = true
-		cas = append(cas, kit.OpenHCA(t, h))
-	}
-	a, b := cas[0], cas[1]
-	p := kit.Pair{A: a.End(kit.Options(a, a)), B: a.End(kit.Options(a, a))}
-	kit.Equal(t, "CA.Query of the second adapter: GUID", b.Attr.GUID, b.HCA.Info().GUID)
-	wrong, err := a.HCA.OpenCA(b.Attr.GUID, noEvents, nil)
-	refusedCA(t, wrong, err, "HCA.OpenCA of the other adapter's GUID", ci.NotFound)
-	kit.OK(t, b.Destroy(), "CA.Destroy of one adapter")
-	kit.Connect(p.A.QP, p.B.QP)
-	p.A.Exchange(p.B, 100) // the other adapter still works, in loopback
-	kit.OpenHCA(t, b.HCA)
-}
+var _ = caModifyCases.Needing(validate.Needs{HCAs: 2}).Add("open.two",
+	"two adapters at the same time", func(t *validate.T) {
+		seen := map[ci.GUID]bool{}
+		var cas []*kit.CA
+		for _, h := range t.HCAs() {
+			g := h.Info().GUID
+			kit.True(t, !seen[g], "HCAInfo.GUID", "a different one for each adapter", "%#x twice", uint64(g))
+			seen[g] = true
+			cas = append(cas, kit.OpenHCA(t, h))
+		}
+		a, b := cas[0], cas[1]
+		p := kit.Pair{A: a.End(kit.Options(a, a)), B: a.End(kit.Options(a, a))}
+		kit.Equal(t, "CA.Query of the second adapter: GUID", b.Attr.GUID, b.HCA.Info().GUID)
+		wrong, err := a.HCA.OpenCA(b.Attr.GUID, noEvents, nil)
+		refusedCA(t, wrong, err, "HCA.OpenCA of the other adapter's GUID", ci.NotFound)
+		kit.OK(t, b.Destroy(), "CA.Destroy of one adapter")
+		kit.Connect(p.A.QP, p.B.QP)
+		p.A.Exchange(p.B, 100) // the other adapter still works, in loopback
+		kit.OpenHCA(t, b.HCA)
+	}, req.SAS2_1_11)

@@ -54,29 +54,23 @@ func soon[V any](c <-chan V) (v V, ok bool) {
 	}
 }
 
-var _ = callbacksCases.Of(validate.FeatureTeardown).Add("callbacks.quiet.qp", "destroy a QP with a pending event",
-	quietQP, req.SAS2_1_30)
+var _ = callbacksCases.Of(validate.FeatureTeardown).Add("callbacks.quiet.qp",
+	"destroy a QP with a pending event", func(t *validate.T) {
+		l := kit.NewLate(t)
+		p := kit.RC(t)
+		for range 20 {
+			w := l.Watch()
+			q := pairWith(p, nil, func(ci.Event) { w.Callback() })
+			drain(t, q.A.QP)
+			kit.Destroy(t, q.A.QP.QP, "QP")
+			w.Destroyed()
+		}
+		l.Silent("events of 20 QPs that were destroyed while their send queues drained", quiet)
+	}, req.SAS2_1_30)
 
-func quietQP(t *validate.T) {
-	l := kit.NewLate(t)
-	p := kit.RC(t)
-	for range 20 {
-		w := l.Watch()
-		q := pairWith(p, nil, func(ci.Event) { w.Callback() })
-		drain(t, q.A.QP)
-		kit.Destroy(t, q.A.QP.QP, "QP")
-		w.Destroyed()
-	}
-	l.Silent("events of 20 QPs that were destroyed while their send queues drained", quiet)
-}
-
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.handed-over",
-	Title:   "another goroutine destroys the object of a running callback",
-	Feature: validate.FeatureTeardown,
-	Checks:  []string{req.SAS2_1_30.ID},
-	Run:     handedOver,
-}, req.SAS2_1_28, req.SAS2_1_30)
+var _ = callbacksCases.Of(validate.FeatureTeardown).With(validate.Case{Checks: []string{req.SAS2_1_30.ID}}).Add(
+	"callbacks.handed-over", "another goroutine destroys the object of a running callback", handedOver,
+	req.SAS2_1_28, req.SAS2_1_30)
 
 func handedOver(t *validate.T) {
 	p := kit.RC(t)
@@ -113,39 +107,34 @@ func handedOver(t *validate.T) {
 	wantDestroyed(t, q.A.QP)
 }
 
+// The case destroys a QP in the callback of another one. A driver may reject that or support it. It must not do half of
+// it, and other objects must not be affected.
 var _ = callbacksCases.Of(validate.FeatureTeardown).Add("callbacks.destroy-other",
-	"a callback that destroys another object", destroyOther, req.SAS2_1_28)
+	"a callback that destroys another object", func(t *validate.T) {
+		p := kit.RC(t)
+		other, victim := p.More(false), p.More(false)
+		victim.B.Recv(victim.B.RecvWR(1, 0, 8))
+		done := make(chan error, 1)
+		q := pairWith(p, nil, func(ci.Event) { done <- victim.A.QP.QP.Destroy() })
+		drain(t, q.A.QP)
+		err := expect(t, done, "QP.Destroy in the callback of another QP")
+		if err == nil {
+			wantDestroyed(t, victim.A.QP)
+		} else {
+			t.Note("QP.Destroy in a callback: %s", kit.Describe(err))
+			victim.A.WantState(ci.QPRTS)
+			victim.A.Send(victim.A.SendWR(1, 0, 8))
+			victim.A.CQ.WaitOK(1)
+			victim.B.RecvCQ.WaitOK(1)
+		}
+		other.A.Exchange(other.B, 100)
+		p.A.Exchange(p.B, 100)
+		q.A.Becomes(ci.QPSQD)
+		q.A.To(ci.QPRTS)
+		q.A.Exchange(q.B, 20)
+	}, req.SAS2_1_28)
 
-// destroyOther destroys a QP in the callback of another one. A driver may reject that or support it. It must not do
-// half of it, and other objects must not be affected.
-func destroyOther(t *validate.T) {
-	p := kit.RC(t)
-	other, victim := p.More(false), p.More(false)
-	victim.B.Recv(victim.B.RecvWR(1, 0, 8))
-	done := make(chan error, 1)
-	q := pairWith(p, nil, func(ci.Event) { done <- victim.A.QP.QP.Destroy() })
-	drain(t, q.A.QP)
-	err := expect(t, done, "QP.Destroy in the callback of another QP")
-	if err == nil {
-		wantDestroyed(t, victim.A.QP)
-	} else {
-		t.Note("QP.Destroy in a callback: %s", kit.Describe(err))
-		victim.A.WantState(ci.QPRTS)
-		victim.A.Send(victim.A.SendWR(1, 0, 8))
-		victim.A.CQ.WaitOK(1)
-		victim.B.RecvCQ.WaitOK(1)
-	}
-	other.A.Exchange(other.B, 100)
-	p.A.Exchange(p.B, 100)
-	q.A.Becomes(ci.QPSQD)
-	q.A.To(ci.QPRTS)
-	q.A.Exchange(q.B, 20)
-}
-
-var _ = callbacksCases.Add("callbacks.early", "a callback that uses only its context", earlyCallback, req.SAS2_1_12,
-	req.SAS2_1_09)
-
-func earlyCallback(t *validate.T) {
+var _ = callbacksCases.Add("callbacks.early", "a callback that uses only its context", func(t *validate.T) {
 	p := kit.RC(t)
 	// The callback uses only its context, since it may run before the create verb returns.
 	type owner struct {
@@ -172,16 +161,10 @@ func earlyCallback(t *validate.T) {
 		kit.Equal(t, "context of a completion callback",
 			expect(t, o.rings, "completion callback for a flushed receive on an armed CQ"), o.name)
 	}
-}
+}, req.SAS2_1_12, req.SAS2_1_09)
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.early.handler",
-	Title:   "events of the port while handlers are registered",
-	Feature: validate.FeatureEvents,
-	Needs:   validate.Needs{Caps: ci.CapEventHandlers},
-	Spoils:  true,
-	Run:     earlyHandler,
-}, req.SAS2_1_12)
+var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapEventHandlers}).With(validate.Case{Spoils: true}).Add(
+	"callbacks.early.handler", "events of the port while handlers are registered", earlyHandler, req.SAS2_1_12)
 
 // earlyHandler registers handlers while the port changes all the time, so that a callback may run before OnEvent has
 // returned. No other create verb can be overtaken like that: the other objects cause events only through verbs.
@@ -259,15 +242,10 @@ func earlyHandler(t *validate.T) {
 	}
 }
 
-var CICallback02 = callbacksCases.Must("CI-Callback-02", "CI context", "ci, Event",
-	"Events of one object are delivered one at a time.")
-
-var _ = callbacksCases.Add("callbacks.one-at-a-time", "many events of one QP", oneAtATime, CICallback02, req.SAS2_3_21)
-
-// oneAtATime raises events while a callback of the same object runs. Each callback waits until another one begins, at
+// The case raises events while a callback of the same object runs. Each callback waits until another one begins, at
 // most for a moment. A driver that runs callbacks at the same time passes only if none of its goroutines runs in any of
 // these moments.
-func oneAtATime(t *validate.T) {
+var _ = callbacksCases.Add("callbacks.one-at-a-time", "many events of one QP", func(t *validate.T) {
 	const events, moment = 12, 10 * time.Millisecond
 	p := kit.RC(t)
 	var inside atomic.Int32
@@ -297,11 +275,10 @@ func oneAtATime(t *validate.T) {
 		kit.True(t, expect(t, seen, where), where, "a callback while no other callback of the object runs",
 			"two callbacks at the same time")
 	}
-}
+}, callbacksCases.Must("CI-Callback-02", "CI context", "ci, Event",
+	"Events of one object are delivered one at a time."), req.SAS2_3_21)
 
-var _ = callbacksCases.Add("events.order", "two consecutive events of one QP", eventOrder, req.SAS2_3_21)
-
-func eventOrder(t *validate.T) {
+var _ = callbacksCases.Add("events.order", "two consecutive events of one QP", func(t *validate.T) {
 	p := kit.NewPairInReset(t)
 	a, b := p.A, p.B
 	b.QP.Init()
@@ -322,65 +299,58 @@ func eventOrder(t *validate.T) {
 	}
 	kit.Equal(t, "events of a QP that received in RTR and was drained in RTS", fmt.Sprint(got),
 		fmt.Sprint([]string{ci.EventQPComm.String(), ci.EventSQDrained.String()}))
-}
+}, req.SAS2_3_21)
 
+// The case generates two more events of a QP while the callback of the first one runs. A driver that delivers waiting
+// events in any order, or that has a goroutine for each, passes events.order, whose events are far apart.
 var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapSRQ}).Add("events.order.waiting",
-	"events of one QP that wait for a callback", eventOrderWaiting, req.SAS2_3_21)
-
-// eventOrderWaiting generates two more events of a QP while the callback of the first one runs. A driver that delivers
-// waiting events in any order, or that has a goroutine for each, passes eventOrder, whose events are far apart.
-func eventOrderWaiting(t *validate.T) {
-	p := kit.RC(t)
-	b := p.B
-	in, err := b.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
-	kit.OK(t, err, "PD.CreateSRQ")
-	srq := kit.Own(t, in, "SRQ")
-	n, err := srq.PostRecv([]ci.RecvWR{b.RecvWR(1, 0, 1)})
-	kit.WantTaken(t, "SRQ.PostRecv", n, err, 1)
-	entered, release := make(chan ci.EventType, 8), make(chan struct{})
-	qa := p.A.QP.CA.QP(p.A.PD, p.A.CQ, p.A.RecvCQ, kit.With(func(c *kit.Config) {
-		*c = kit.Options(p.A.QP.CA, b.QP.CA, kit.Type(ci.RC))
-	}))
-	qb := b.QP.CA.QP(b.PD, b.CQ, b.RecvCQ, kit.WithSRQ(srq), kit.With(func(c *kit.Config) {
-		c.OnEvent = func(e ci.Event) { entered <- e.Type; <-release }
-	}))
-	isOpen := false
-	open := func() {
-		if !isOpen {
-			close(release)
+	"events of one QP that wait for a callback", func(t *validate.T) {
+		p := kit.RC(t)
+		b := p.B
+		in, err := b.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
+		kit.OK(t, err, "PD.CreateSRQ")
+		srq := kit.Own(t, in, "SRQ")
+		n, err := srq.PostRecv([]ci.RecvWR{b.RecvWR(1, 0, 1)})
+		kit.WantTaken(t, "SRQ.PostRecv", n, err, 1)
+		entered, release := make(chan ci.EventType, 8), make(chan struct{})
+		qa := p.A.QP.CA.QP(p.A.PD, p.A.CQ, p.A.RecvCQ, kit.With(func(c *kit.Config) {
+			*c = kit.Options(p.A.QP.CA, b.QP.CA, kit.Type(ci.RC))
+		}))
+		qb := b.QP.CA.QP(b.PD, b.CQ, b.RecvCQ, kit.WithSRQ(srq), kit.With(func(c *kit.Config) {
+			c.OnEvent = func(e ci.Event) { entered <- e.Type; <-release }
+		}))
+		isOpen := false
+		open := func() {
+			if !isOpen {
+				close(release)
+			}
+			isOpen = true
 		}
-		isOpen = true
-	}
-	defer open()
-	qa.Init()
-	qb.Init()
-	qb.RTR(qa)
-	qa.RTR(qb)
-	qa.RTS()
-	qa.Send(p.A.SendWR(1, 0, 1))
-	b.RecvCQ.WaitOK(1)
-	got := []any{expect(t, entered, "event of a QP that received in RTR")}
-	qb.RTS()
-	drain(t, qb)
-	qb.Becomes(ci.QPSQD)            // the send queue has drained, so the second event has been generated
-	qb.To(ci.QPError)               // the third one: the QP takes no more receives of its SRQ
-	if e, ok := soon(entered); ok { // meanwhile the driver has the time to queue the events, in whatever order
-		got = append(got, e)
-	}
-	open()
-	for len(got) < 3 {
-		got = append(got, expect(t, entered, fmt.Sprintf("next event of a QP after %v", got)))
-	}
-	kit.Equal(t, "events of a QP whose second and third event were generated in the callback of the first",
-		fmt.Sprintln(got...), fmt.Sprintln(ci.EventQPComm, ci.EventSQDrained, ci.EventLastWQE))
-}
+		defer open()
+		qa.Init()
+		qb.Init()
+		qb.RTR(qa)
+		qa.RTR(qb)
+		qa.RTS()
+		qa.Send(p.A.SendWR(1, 0, 1))
+		b.RecvCQ.WaitOK(1)
+		got := []any{expect(t, entered, "event of a QP that received in RTR")}
+		qb.RTS()
+		drain(t, qb)
+		qb.Becomes(ci.QPSQD)            // the send queue has drained, so the second event has been generated
+		qb.To(ci.QPError)               // the third one: the QP takes no more receives of its SRQ
+		if e, ok := soon(entered); ok { // meanwhile the driver has the time to queue the events, in whatever order
+			got = append(got, e)
+		}
+		open()
+		for len(got) < 3 {
+			got = append(got, expect(t, entered, fmt.Sprintf("next event of a QP after %v", got)))
+		}
+		kit.Equal(t, "events of a QP whose second and third event were generated in the callback of the first",
+			fmt.Sprintln(got...), fmt.Sprintln(ci.EventQPComm, ci.EventSQDrained, ci.EventLastWQE))
+	}, req.SAS2_3_21)
 
-var CIEventComm01 = callbacksCases.Must("CI-EventComm-01", "IBTA 11.6.3.1", "ci_create_qp (22)",
-	"The event communication established is raised once when a QP in RTR receives.")
-
-var _ = callbacksCases.Add("events.comm", "receive in RTR", eventComm, CIEventComm01, req.SAS2_1_10)
-
-func eventComm(t *validate.T) {
+var _ = callbacksCases.Add("events.comm", "receive in RTR", func(t *validate.T) {
 	p := kit.NewPairInReset(t)
 	a, b := p.A, p.B
 	b.QP.Init()
@@ -400,11 +370,10 @@ func eventComm(t *validate.T) {
 	b.Events.Wait(ci.EventSQDrained)
 	kit.Equal(t, "events communication established", b.Events.Count(ci.EventQPComm), 1)
 	a.Events.Only()
-}
+}, callbacksCases.Must("CI-EventComm-01", "IBTA 11.6.3.1", "ci_create_qp (22)",
+	"The event communication established is raised once when a QP in RTR receives."), req.SAS2_1_10)
 
-var _ = callbacksCases.Add("events.context.qp", "context of a QP event", contextQP, req.SAS2_1_10)
-
-func contextQP(t *validate.T) {
+var _ = callbacksCases.Add("events.context.qp", "context of a QP event", func(t *validate.T) {
 	p := kit.RC(t)
 	for _, ctx := range []any{"a string", 42, &struct{ n int }{7}, nil} {
 		got := make(chan ci.Event, 8)
@@ -417,142 +386,127 @@ func contextQP(t *validate.T) {
 		kit.Equal(t, "Event.Type", e.Type, ci.EventSQDrained)
 		kit.True(t, e.Context == ctx, "Event.Context of a QP", fmt.Sprintf("%v", ctx), "%v", e.Context)
 	}
-}
+}, req.SAS2_1_10)
 
-var CICallback01 = callbacksCases.Should("CI-Callback-01", "CI context",
-	"ci, Event: callbacks of different objects may overlap",
-	"A callback that blocks delays only callbacks of its own object.")
+var _ = callbacksCases.With(validate.Case{Timeout: 3 * time.Second}).Add("callbacks.blocked",
+	"one callback blocks while another one is due", func(t *validate.T) {
+		p := kit.RC(t)
+		entered, release := make(chan struct{}, 8), make(chan struct{})
+		defer close(release)
+		q := pairWith(p, nil, func(ci.Event) { entered <- struct{}{}; <-release })
+		drain(t, q.A.QP)
+		expect(t, entered, "event of the first QP")
+		got := make(chan ci.Event, 8)
+		r := pairWith(p, nil, func(e ci.Event) { got <- e })
+		drain(t, r.A.QP)
+		expect(t, got, "event of a second QP while the callback of the first blocks")
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.blocked",
-	Title:   "one callback blocks while another one is due",
-	Feature: validate.FeatureEvents,
-	Timeout: 3 * time.Second,
-	Run:     blockedCallback,
-}, CICallback01)
+		bl := newBell(t)
+		cq := p.A.QP.CA.CQWith(p.A.PD, ci.CQCreate{Size: 16, OnCompletion: bl.ring})
+		s := p.A.QP.CA.QP(p.A.PD, p.A.CQ, cq)
+		kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
+		s.Init()
+		s.Recv(p.A.RecvWR(1, 0, 1))
+		s.To(ci.QPError)
+		bl.wait("completion callback while an event callback blocks")
+	}, callbacksCases.Should("CI-Callback-01", "CI context",
+		"ci, Event: callbacks of different objects may overlap",
+		"A callback that blocks delays only callbacks of its own object."))
 
-func blockedCallback(t *validate.T) {
-	p := kit.RC(t)
-	entered, release := make(chan struct{}, 8), make(chan struct{})
-	defer close(release)
-	q := pairWith(p, nil, func(ci.Event) { entered <- struct{}{}; <-release })
-	drain(t, q.A.QP)
-	expect(t, entered, "event of the first QP")
-	got := make(chan ci.Event, 8)
-	r := pairWith(p, nil, func(e ci.Event) { got <- e })
-	drain(t, r.A.QP)
-	expect(t, got, "event of a second QP while the callback of the first blocks")
-
-	bl := newBell(t)
-	cq := p.A.QP.CA.CQWith(p.A.PD, ci.CQCreate{Size: 16, OnCompletion: bl.ring})
-	s := p.A.QP.CA.QP(p.A.PD, p.A.CQ, cq)
-	kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
-	s.Init()
-	s.Recv(p.A.RecvWR(1, 0, 1))
-	s.To(ci.QPError)
-	bl.wait("completion callback while an event callback blocks")
-}
-
-var _ = callbacksCases.Add("callbacks.none", "events of objects that were created without callbacks", callbacksNone,
-	req.SAS2_1_10)
-
-// callbacksNone causes events and completions of a QP, a CQ and an SRQ that have no callbacks. Nothing follows.
-func callbacksNone(t *validate.T) {
-	p := kit.RC(t)
-	ca := p.B.CA
-	cq, err := p.B.PD.CreateCQ(ci.CQCreate{Size: 8})
-	kit.OK(t, err, "PD.CreateCQ without callbacks")
-	kit.Own(t, cq, "CQ")
-	create := ci.QPCreate{Type: ci.RC, QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1},
-		SendCQ: cq, RecvCQ: cq}
-	var srq ci.SRQ
-	if t.Claims().Has(ci.CapSRQ) {
-		srq, err = p.B.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
-		kit.OK(t, err, "PD.CreateSRQ without callbacks")
-		kit.Own(t, srq, "SRQ")
-		create.SRQ, create.RecvDepth = srq, 0
-	}
-	in, err := p.B.PD.CreateQP(create)
-	kit.OK(t, err, "PD.CreateQP without callbacks")
-	q := *p.B.QP
-	q.QP = kit.Own(t, in, "QP")
-	other := ca.QP(p.B.PD, p.B.CQ, p.B.RecvCQ)
-	kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify of a CQ without callbacks")
-	kit.Connect(&q, other)
-	if srq != nil {
-		n, err := srq.PostRecv([]ci.RecvWR{p.B.RecvWR(1, 0, 8), p.B.RecvWR(2, 8, 8)})
-		kit.WantTaken(t, "SRQ.PostRecv", n, err, 2)
-		kit.OK(t, srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}), "SRQ.Modify of the limit")
-	} else {
-		q.Recv(p.B.RecvWR(1, 0, 8))
-	}
-	other.Send(p.B.SendWR(3, 64, 8)) // a completion and, of an SRQ, the event of its limit
-	p.B.CQ.WaitOK(3)
-	kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}),
-		"QP.Modify from RTS to SQD with an event")
-	q.Becomes(ci.QPSQD)
-	q.To(ci.QPError) // of an SRQ, the event of the last receive
-	var wc [2]ci.WC
-	n, err := cq.Poll(wc[:])
-	kit.OK(t, err, "CQ.Poll")
-	kit.Equal(t, "completions in a CQ without callbacks", n, 1)
-	kit.Destroy(t, q.QP, "QP without callbacks")
-	if srq != nil {
-		kit.Destroy(t, srq, "SRQ without callbacks")
-	}
-	kit.Destroy(t, cq, "CQ without callbacks")
-	p.A.Exchange(p.B, 100)
-}
-
-var CICallback03 = callbacksCases.Must("CI-Callback-03", "CI context", "ci, Context",
-	"Verbs of the callback and data contexts work inside a callback.")
+// The case causes events and completions of a QP, a CQ and an SRQ that have no callbacks. Nothing follows.
+var _ = callbacksCases.Add("callbacks.none",
+	"events of objects that were created without callbacks", func(t *validate.T) {
+		p := kit.RC(t)
+		ca := p.B.CA
+		cq, err := p.B.PD.CreateCQ(ci.CQCreate{Size: 8})
+		kit.OK(t, err, "PD.CreateCQ without callbacks")
+		kit.Own(t, cq, "CQ")
+		create := ci.QPCreate{Type: ci.RC, QPCaps: ci.QPCaps{SendDepth: 4, RecvDepth: 4, SendSGE: 1, RecvSGE: 1},
+			SendCQ: cq, RecvCQ: cq}
+		var srq ci.SRQ
+		if t.Claims().Has(ci.CapSRQ) {
+			srq, err = p.B.PD.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
+			kit.OK(t, err, "PD.CreateSRQ without callbacks")
+			kit.Own(t, srq, "SRQ")
+			create.SRQ, create.RecvDepth = srq, 0
+		}
+		in, err := p.B.PD.CreateQP(create)
+		kit.OK(t, err, "PD.CreateQP without callbacks")
+		q := *p.B.QP
+		q.QP = kit.Own(t, in, "QP")
+		other := ca.QP(p.B.PD, p.B.CQ, p.B.RecvCQ)
+		kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify of a CQ without callbacks")
+		kit.Connect(&q, other)
+		if srq != nil {
+			n, err := srq.PostRecv([]ci.RecvWR{p.B.RecvWR(1, 0, 8), p.B.RecvWR(2, 8, 8)})
+			kit.WantTaken(t, "SRQ.PostRecv", n, err, 2)
+			kit.OK(t, srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 2}), "SRQ.Modify of the limit")
+		} else {
+			q.Recv(p.B.RecvWR(1, 0, 8))
+		}
+		other.Send(p.B.SendWR(3, 64, 8)) // a completion and, of an SRQ, the event of its limit
+		p.B.CQ.WaitOK(3)
+		kit.OK(t, q.Modify(ci.QPFieldState|ci.QPFieldSQDEvent, ci.QPAttr{State: ci.QPSQD, SQDEvent: true}),
+			"QP.Modify from RTS to SQD with an event")
+		q.Becomes(ci.QPSQD)
+		q.To(ci.QPError) // of an SRQ, the event of the last receive
+		var wc [2]ci.WC
+		n, err := cq.Poll(wc[:])
+		kit.OK(t, err, "CQ.Poll")
+		kit.Equal(t, "completions in a CQ without callbacks", n, 1)
+		kit.Destroy(t, q.QP, "QP without callbacks")
+		if srq != nil {
+			kit.Destroy(t, srq, "SRQ without callbacks")
+		}
+		kit.Destroy(t, cq, "CQ without callbacks")
+		p.A.Exchange(p.B, 100)
+	}, req.SAS2_1_10)
 
 var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapAV}).Add("callbacks.verbs",
-	"create and destroy address vectors, post, poll and arm in a callback", callbackVerbs, CICallback03)
-
-func callbackVerbs(t *validate.T) {
-	p := kit.RC(t)
-	av := p.A.QP.CA.AddressOf(p.B.QP.CA)
-	result := make(chan error, 8)
-	var q *kit.Pair
-	ready := make(chan struct{})
-	q = pairWith(p, nil, func(ci.Event) {
-		<-ready
-		result <- func() error {
-			for range 3 {
-				v, err := q.A.PD.CreateAV(av)
-				if err != nil {
-					return fmt.Errorf("PD.CreateAV: %w", err)
+	"create and destroy address vectors, post, poll and arm in a callback", func(t *validate.T) {
+		p := kit.RC(t)
+		av := p.A.QP.CA.AddressOf(p.B.QP.CA)
+		result := make(chan error, 8)
+		var q *kit.Pair
+		ready := make(chan struct{})
+		q = pairWith(p, nil, func(ci.Event) {
+			<-ready
+			result <- func() error {
+				for range 3 {
+					v, err := q.A.PD.CreateAV(av)
+					if err != nil {
+						return fmt.Errorf("PD.CreateAV: %w", err)
+					}
+					if err := v.Destroy(); err != nil {
+						return fmt.Errorf("AV.Destroy: %w", err)
+					}
 				}
-				if err := v.Destroy(); err != nil {
-					return fmt.Errorf("AV.Destroy: %w", err)
+				if n, err := q.A.PostRecv([]ci.RecvWR{q.A.RecvWR(1, 0, 1)}); n != 1 || err != nil {
+					return fmt.Errorf("QP.PostRecv accepted %d of 1: %w", n, err)
 				}
-			}
-			if n, err := q.A.PostRecv([]ci.RecvWR{q.A.RecvWR(1, 0, 1)}); n != 1 || err != nil {
-				return fmt.Errorf("QP.PostRecv accepted %d of 1: %w", n, err)
-			}
-			if n, err := q.A.PostSend([]ci.SendWR{q.A.SendWR(2, 0, 1)}); n != 1 || err != nil {
-				return fmt.Errorf("QP.PostSend in SQD accepted %d of 1: %w", n, err)
-			}
-			if err := q.A.CQ.Notify(ci.NotifyNext); err != nil {
-				return fmt.Errorf("CQ.Notify: %w", err)
-			}
-			if _, err := q.A.CQ.Poll(make([]ci.WC, 1)); err != nil {
-				return fmt.Errorf("CQ.Poll: %w", err)
-			}
-			q.A.TimeWait(time.Nanosecond)
-			return nil
-		}()
-	})
-	close(ready)
-	drain(t, q.A.QP)
-	kit.OK(t, expect(t, result, "event callback that calls verbs"), "verbs inside an event callback")
-	q.B.Recv(q.B.RecvWR(3, 0, 1))
-	kit.OK(t, q.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
-	q.A.CQ.WaitOK(2)
-	q.B.Send(q.B.SendWR(4, 0, 1))
-	q.A.RecvCQ.WaitOK(1)
-}
+				if n, err := q.A.PostSend([]ci.SendWR{q.A.SendWR(2, 0, 1)}); n != 1 || err != nil {
+					return fmt.Errorf("QP.PostSend in SQD accepted %d of 1: %w", n, err)
+				}
+				if err := q.A.CQ.Notify(ci.NotifyNext); err != nil {
+					return fmt.Errorf("CQ.Notify: %w", err)
+				}
+				if _, err := q.A.CQ.Poll(make([]ci.WC, 1)); err != nil {
+					return fmt.Errorf("CQ.Poll: %w", err)
+				}
+				q.A.TimeWait(time.Nanosecond)
+				return nil
+			}()
+		})
+		close(ready)
+		drain(t, q.A.QP)
+		kit.OK(t, expect(t, result, "event callback that calls verbs"), "verbs inside an event callback")
+		q.B.Recv(q.B.RecvWR(3, 0, 1))
+		kit.OK(t, q.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
+		q.A.CQ.WaitOK(2)
+		q.B.Send(q.B.SendWR(4, 0, 1))
+		q.A.RecvCQ.WaitOK(1)
+	}, callbacksCases.Must("CI-Callback-03", "CI context", "ci, Context",
+		"Verbs of the callback and data contexts work inside a callback."))
 
 // limited returns an SRQ of one QP of B, and a function that sends messages until the SRQ raises its limit event.
 func limited(t *validate.T, p *kit.Pair, arg any, onEvent func(ci.Event)) (s ci.SRQ, trip func(), q *kit.QP) {
@@ -591,21 +545,19 @@ func contextSRQ(t *validate.T) {
 }
 
 var _ = callbacksCases.Of(validate.FeatureTeardown).Needing(validate.Needs{Caps: ci.CapSRQ}).Add("callbacks.quiet.srq",
-	"destroy an SRQ with a pending event", quietSRQ, req.SAS2_1_30)
-
-func quietSRQ(t *validate.T) {
-	l := kit.NewLate(t)
-	p := kit.RC(t)
-	for range 10 {
-		w := l.Watch()
-		s, trip, q := limited(t, p, nil, func(ci.Event) { w.Callback() })
-		trip()
-		kit.Destroy(t, q.QP, "QP")
-		kit.Destroy(t, s, "SRQ")
-		w.Destroyed()
-	}
-	l.Silent("events of 10 SRQs that were destroyed after their limit was reached", quiet)
-}
+	"destroy an SRQ with a pending event", func(t *validate.T) {
+		l := kit.NewLate(t)
+		p := kit.RC(t)
+		for range 10 {
+			w := l.Watch()
+			s, trip, q := limited(t, p, nil, func(ci.Event) { w.Callback() })
+			trip()
+			kit.Destroy(t, q.QP, "QP")
+			kit.Destroy(t, s, "SRQ")
+			w.Destroyed()
+		}
+		l.Silent("events of 10 SRQs that were destroyed after their limit was reached", quiet)
+	}, req.SAS2_1_30)
 
 // provoke makes the CA raise one event of its port: a change of a capability bit or, if that raises none, the shutdown
 // of the port. seen receives the events of the case's own callback. If neither is possible, the case is skipped.
@@ -636,13 +588,8 @@ func openWith(t *validate.T, arg any, onEvent func(ci.Event)) *kit.CA {
 	return ca
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "events.context.ca",
-	Title:   "an event of a port is delivered to the callback of the open",
-	Feature: validate.FeatureEvents,
-	Spoils:  true,
-	Run:     contextCA,
-}, req.SAS2_3_04, req.SAS2_1_10)
+var _ = callbacksCases.With(validate.Case{Spoils: true}).Add("events.context.ca",
+	"an event of a port is delivered to the callback of the open", contextCA, req.SAS2_3_04, req.SAS2_1_10)
 
 func contextCA(t *validate.T) {
 	ctx := &struct{ n int }{5}
@@ -654,45 +601,33 @@ func contextCA(t *validate.T) {
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.quiet.ca",
-	Title:   "close a CA with a pending event",
-	Feature: validate.FeatureTeardown,
-	Spoils:  true,
-	Run:     quietCA,
-}, req.SAS2_1_30)
-
-func quietCA(t *validate.T) {
-	l := kit.NewLate(t)
-	for range 10 {
-		w := l.Watch()
-		ca := openWith(t, nil, func(ci.Event) { w.Callback() })
-		m := ci.PortModify{CapMask: ci.PortCapVendorClass, Capability: ^ca.Port.Capability & ci.PortCapVendorClass}
-		kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldCapability, m), "CA.Modify of a capability bit")
-		kit.OK(t, ca.Destroy(), "CA.Destroy")
-		w.Destroyed()
-	}
-	if t.Claims().Has(ci.CapShutdownPort) {
-		w := l.Watch()
-		ca := openWith(t, nil, func(ci.Event) { w.Callback() })
-		kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldShutdown, ci.PortModify{}), "CA.Modify to shut the port down")
-		kit.OK(t, ca.Destroy(), "CA.Destroy")
-		w.Destroyed()
-	}
-	l.Silent("events of CAs that were closed after their port changed", quiet)
-}
-
-var CIEventHandler03 = callbacksCases.Must("CI-EventHandler-03", "CI context",
-	"ci_register_event_handler (2), ci_unregister_event_handler (3)",
-	"A nil handler fails with InvalidParameter.")
+var _ = callbacksCases.Of(validate.FeatureTeardown).With(validate.Case{Spoils: true}).Add("callbacks.quiet.ca",
+	"close a CA with a pending event", func(t *validate.T) {
+		l := kit.NewLate(t)
+		for range 10 {
+			w := l.Watch()
+			ca := openWith(t, nil, func(ci.Event) { w.Callback() })
+			m := ci.PortModify{CapMask: ci.PortCapVendorClass, Capability: ^ca.Port.Capability & ci.PortCapVendorClass}
+			kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldCapability, m), "CA.Modify of a capability bit")
+			kit.OK(t, ca.Destroy(), "CA.Destroy")
+			w.Destroyed()
+		}
+		if t.Claims().Has(ci.CapShutdownPort) {
+			w := l.Watch()
+			ca := openWith(t, nil, func(ci.Event) { w.Callback() })
+			kit.OK(t, ca.Modify(ca.Port.Num, ci.PortFieldShutdown, ci.PortModify{}), "CA.Modify to shut the port down")
+			kit.OK(t, ca.Destroy(), "CA.Destroy")
+			w.Destroyed()
+		}
+		l.Silent("events of CAs that were closed after their port changed", quiet)
+	}, req.SAS2_1_30)
 
 var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapEventHandlers}).Add("events.handlers.nil",
-	"register a nil handler", handlersNil, CIEventHandler03)
-
-func handlersNil(t *validate.T) {
-	h, err := kit.Open(t).OnEvent(nil, nil)
-	kit.WantRefused(t, h, err, "CA.OnEvent with a nil function", ci.InvalidParameter)
-}
+	"register a nil handler", func(t *validate.T) {
+		h, err := kit.Open(t).OnEvent(nil, nil)
+		kit.WantRefused(t, h, err, "CA.OnEvent with a nil function", ci.InvalidParameter)
+	}, callbacksCases.Must("CI-EventHandler-03", "CI context",
+		"ci_register_event_handler (2), ci_unregister_event_handler (3)", "A nil handler fails with InvalidParameter."))
 
 // listener collects the events of one handler.
 type listener struct {
@@ -723,19 +658,12 @@ func (l *listener) receives(t *validate.T, want ci.EventType) {
 	}
 }
 
-var CIEventHandler01 = callbacksCases.Must("CI-EventHandler-01", "CI context",
-	"ci_register_event_handler (2), ci_unregister_event_handler (3)",
-	"Each registered handler receives each event of the CA and its ports once, with its own context. The callback "+
-		"of the open receives it, too.")
-
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "events.handlers.each",
-	Title:   "three handlers and one event",
-	Feature: validate.FeatureEvents,
-	Needs:   validate.Needs{Caps: ci.CapEventHandlers},
-	Spoils:  true,
-	Run:     handlersEach,
-}, CIEventHandler01, req.SAS2_1_10)
+var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapEventHandlers}).With(validate.Case{Spoils: true}).Add(
+	"events.handlers.each", "three handlers and one event", handlersEach,
+	callbacksCases.Must("CI-EventHandler-01", "CI context",
+		"ci_register_event_handler (2), ci_unregister_event_handler (3)",
+		"Each registered handler receives each event of the CA and its ports once, with its own context. The "+
+			"callback of the open receives it, too."), req.SAS2_1_10)
 
 func handlersEach(t *validate.T) {
 	first := make(chan ci.Event, 64)
@@ -751,18 +679,11 @@ func handlersEach(t *validate.T) {
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
-var CIEventHandler02 = callbacksCases.Must("CI-EventHandler-02", "CI context",
-	"ci_register_event_handler (2), ci_unregister_event_handler (3)",
-	"A destroyed handler receives no event, and the others still do.")
-
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "events.handlers.gone",
-	Title:   "destroy one of three handlers",
-	Feature: validate.FeatureEvents,
-	Needs:   validate.Needs{Caps: ci.CapEventHandlers},
-	Spoils:  true,
-	Run:     handlersDestroyed,
-}, CIEventHandler02)
+var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapEventHandlers}).With(validate.Case{Spoils: true}).Add(
+	"events.handlers.gone", "destroy one of three handlers", handlersDestroyed,
+	callbacksCases.Must("CI-EventHandler-02", "CI context",
+		"ci_register_event_handler (2), ci_unregister_event_handler (3)",
+		"A destroyed handler receives no event, and the others still do."))
 
 func handlersDestroyed(t *validate.T) {
 	first := make(chan ci.Event, 64)
@@ -779,14 +700,9 @@ func handlersDestroyed(t *validate.T) {
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
 }
 
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "callbacks.quiet.handler",
-	Title:   "destroy a handler with a pending event",
-	Feature: validate.FeatureTeardown,
-	Needs:   validate.Needs{Caps: ci.CapEventHandlers},
-	Spoils:  true,
-	Run:     quietHandler,
-}, req.SAS2_1_30)
+var _ = callbacksCases.Of(validate.FeatureTeardown).Needing(validate.Needs{Caps: ci.CapEventHandlers}).With(
+	validate.Case{Spoils: true}).Add("callbacks.quiet.handler", "destroy a handler with a pending event",
+	quietHandler, req.SAS2_1_30)
 
 func quietHandler(t *validate.T) {
 	l := kit.NewLate(t)
@@ -815,17 +731,11 @@ func quietHandler(t *validate.T) {
 	l.Silent("events of handlers that were destroyed after the port changed", quiet)
 }
 
-var CIPortEvent01 = callbacksCases.Must("CI-PortEvent-01", "IBTA 11.6.3.3", "ci_modify_ca (6)",
-	"A port that goes down raises the event port down once, with its number, and Query returns the state down.")
-
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "events.port-down",
-	Title:   "take the port down",
-	Feature: validate.FeatureEvents,
-	Needs:   validate.Needs{Caps: ci.CapShutdownPort},
-	Spoils:  true,
-	Run:     portDown,
-}, CIPortEvent01, req.SAS2_3_04, req.SAS2_1_10)
+var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapShutdownPort}).With(validate.Case{Spoils: true}).Add(
+	"events.port-down", "take the port down", portDown,
+	callbacksCases.Must("CI-PortEvent-01", "IBTA 11.6.3.3", "ci_modify_ca (6)",
+		"A port that goes down raises the event port down once, with its number, and Query returns the state down."),
+	req.SAS2_3_04, req.SAS2_1_10)
 
 func portDown(t *validate.T) {
 	ca := kit.Open(t)
@@ -841,17 +751,10 @@ func portDown(t *validate.T) {
 	kit.Equal(t, "events port down", ca.Events.Count(ci.EventPortDown), 1)
 }
 
-var CIPortEvent02 = callbacksCases.Must("CI-PortEvent-02", "IBTA 11.6.3.3", "ci_modify_ca (6)",
-	"With its port down, a connection's requests complete with errors, and all objects can be destroyed.")
-
-var _ = callbacksCases.Case(validate.Case{
-	ID:      "events.port-down.traffic",
-	Title:   "traffic after the port has gone down",
-	Feature: validate.FeatureEvents,
-	Needs:   validate.Needs{Caps: ci.CapShutdownPort},
-	Spoils:  true,
-	Run:     portDownTraffic,
-}, CIPortEvent02)
+var _ = callbacksCases.Needing(validate.Needs{Caps: ci.CapShutdownPort}).With(validate.Case{Spoils: true}).Add(
+	"events.port-down.traffic", "traffic after the port has gone down", portDownTraffic,
+	callbacksCases.Must("CI-PortEvent-02", "IBTA 11.6.3.3", "ci_modify_ca (6)",
+		"With its port down, a connection's requests complete with errors, and all objects can be destroyed."))
 
 func portDownTraffic(t *validate.T) {
 	first := kit.RC(t, kit.OwnPD)

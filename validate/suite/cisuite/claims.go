@@ -194,19 +194,20 @@ var claims = []claim{
 // claimsCases are one case for each optional verb, and one for the demands of the profile.
 var claimsCases = &validate.Area{Feature: validate.FeatureClaims}
 
-var CIClaims01 = claimsCases.Must("CI-Claims-01", "CI claims", "Caps in ci; IBTA 11.2.1, HCA attributes",
+var ciClaims01 = claimsCases.Must("CI-Claims-01", "CI claims", "Caps in ci; IBTA 11.2.1, HCA attributes",
 	"An optional verb fails with Unsupported exactly if its capability is not claimed.")
 
-var CIClaims02 = claimsCases.Must("CI-Claims-02", "CI claims", "SAS 2.3: objects and verbs not marked optional",
+var ciClaims02 = claimsCases.Must("CI-Claims-02", "CI claims", "SAS 2.3: objects and verbs not marked optional",
 	"The driver claims all capabilities that the profile of the certificate demands.")
 
-var CIClaims03 = claimsCases.Must("CI-Claims-03", "CI claims", "ci: a failed verb leaves everything as it was",
+var ciClaims03 = claimsCases.Must("CI-Claims-03", "CI claims", "ci: a failed verb leaves everything as it was",
 	"An optional verb that fails with Unsupported leaves no object behind and changes nothing.")
 
-var _ = claimsCases.Add("claims.profile", "the profile's demands are claimed", claimsProfile, CIClaims02, req.SAS2_2_01)
+var _ = claimsCases.Add("claims.profile", "the profile's demands are claimed", claimsProfile, ciClaims02,
+	req.SAS2_2_01)
 
 var _ = validate.Matrix(claimsCases, claims, func(c claim) (validate.Case, []*req.Requirement) {
-	rules := []*req.Requirement{CIClaims01, CIClaims03}
+	rules := []*req.Requirement{ciClaims01, ciClaims03}
 	if c.bits == ci.CapRD {
 		// RDDs belong to a PD, or neither the verb nor the claim exists
 		rules = append(rules, req.SAS2_1_05)
@@ -215,7 +216,7 @@ var _ = validate.Matrix(claimsCases, claims, func(c claim) (validate.Case, []*re
 		ID:      "claims." + c.name,
 		Title:   "error and claim of " + c.name,
 		Feature: validate.FeatureClaims,
-		Checks:  []string{CIClaims03.ID},
+		Checks:  []string{ciClaims03.ID},
 		Run:     func(t *validate.T) { claimCase(t, c) },
 	}, rules
 })

@@ -104,38 +104,36 @@ func lsoWorks(t *validate.T) {
 	p.A.Exchange(p.B, 20)
 }
 
+// The case posts large sends that cannot be sent. The QP works on after each.
 var _ = claimsCases.Needing(validate.Needs{Caps: ci.CapLSO | ci.CapUD | ci.CapAV}).Add("claims.refused.lso",
-	"large sends that are too long, with an invalid key, or with too long segments", lsoRefused, CIClaims04)
-
-// lsoRefused posts large sends that cannot be sent. The QP works on after each.
-func lsoRefused(t *validate.T) {
-	p := kit.UD(t)
-	const mss = 128
-	big := p.A.CA.Buf(p.A.PD, 200<<10, ci.LocalWrite)
-	mtu := p.A.QP.CA.MTU().Bytes()
-	for i, x := range kit.Variants(t, "", []struct {
-		what string
-		n    int
-		lso  ci.LSO
-		sgl  []ci.SGE
-		want []ci.WCStatus
-	}{
-		{"of more bytes than a large send can have", 200 << 10, ci.LSO{Header: tcpHeader(200), MSS: 1000},
-			big.SGL(0, 200<<10), []ci.WCStatus{ci.WCLocalLenErr, ci.WCLocalOpErr}},
-		{"with an invalid key", 300, ci.LSO{Header: tcpHeader(300), MSS: mss},
-			[]ci.SGE{{Addr: big.Addr, Length: 300, LKey: big.LKey ^ 0x5a5a00}}, []ci.WCStatus{ci.WCLocalProtErr}},
-		{"with segments that are longer than the MTU", 2 * mtu, ci.LSO{Header: tcpHeader(2 * mtu), MSS: mtu},
-			big.SGL(0, 2*mtu), []ci.WCStatus{ci.WCLocalLenErr, ci.WCLocalOpErr}},
-	}) {
-		w := p.A.SendWR(uint64(20+i), 0, 1)
-		w.Op, w.Ext, w.SGL = ci.OpLSO, &ci.SendExt{LSO: x.lso}, x.sgl
-		if n, err := p.A.PostSend([]ci.SendWR{w}); err != nil {
-			kit.WantTaken(t, "QP.PostSend of a large send "+x.what, n, err, 0, ci.InvalidParameter)
-			continue
+	"large sends that are too long, with an invalid key, or with too long segments", func(t *validate.T) {
+		p := kit.UD(t)
+		const mss = 128
+		big := p.A.CA.Buf(p.A.PD, 200<<10, ci.LocalWrite)
+		mtu := p.A.QP.CA.MTU().Bytes()
+		for i, x := range kit.Variants(t, "", []struct {
+			what string
+			n    int
+			lso  ci.LSO
+			sgl  []ci.SGE
+			want []ci.WCStatus
+		}{
+			{"of more bytes than a large send can have", 200 << 10, ci.LSO{Header: tcpHeader(200), MSS: 1000},
+				big.SGL(0, 200<<10), []ci.WCStatus{ci.WCLocalLenErr, ci.WCLocalOpErr}},
+			{"with an invalid key", 300, ci.LSO{Header: tcpHeader(300), MSS: mss},
+				[]ci.SGE{{Addr: big.Addr, Length: 300, LKey: big.LKey ^ 0x5a5a00}}, []ci.WCStatus{ci.WCLocalProtErr}},
+			{"with segments that are longer than the MTU", 2 * mtu, ci.LSO{Header: tcpHeader(2 * mtu), MSS: mtu},
+				big.SGL(0, 2*mtu), []ci.WCStatus{ci.WCLocalLenErr, ci.WCLocalOpErr}},
+		}) {
+			w := p.A.SendWR(uint64(20+i), 0, 1)
+			w.Op, w.Ext, w.SGL = ci.OpLSO, &ci.SendExt{LSO: x.lso}, x.sgl
+			if n, err := p.A.PostSend([]ci.SendWR{w}); err != nil {
+				kit.WantTaken(t, "QP.PostSend of a large send "+x.what, n, err, 0, ci.InvalidParameter)
+				continue
+			}
+			p.A.CQ.WaitStatus(w.ID, x.want...)
+			p.A.Becomes(ci.QPSQError)
+			kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQError to RTS")
+			p.A.Exchange(p.B, 20)
 		}
-		p.A.CQ.WaitStatus(w.ID, x.want...)
-		p.A.Becomes(ci.QPSQError)
-		kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQError to RTS")
-		p.A.Exchange(p.B, 20)
-	}
-}
+	}, ciClaims04)

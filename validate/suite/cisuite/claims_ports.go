@@ -27,37 +27,35 @@ func primaryPortWorks(t *validate.T) {
 	p.B.Exchange(p.A, 100)
 }
 
+// The case moves a drained connection to another port of an adapter that does not claim to be able to.
 var _ = claimsCases.Needing(validate.Needs{Ports: 2}).Add("claims.primary-port",
-	"a drained connection is moved to another port", primaryPortRefused, CIClaims01, CIClaims03)
-
-// primaryPortRefused moves a drained connection to another port of an adapter that does not claim to be able to.
-func primaryPortRefused(t *validate.T) {
-	if t.Claims().Has(ci.CapChangePrimaryPort) {
-		t.Skip("claimed: claims.works.primary-port tests whether it works")
-	}
-	p := kit.RC(t)
-	a, b := otherPort(t, p.A.QP.CA), p.B.QP.CA
-	if b != p.A.QP.CA {
-		b = otherPort(t, b)
-	}
-	p.A.To(ci.QPSQD)
-	p.A.Becomes(ci.QPSQD)
-	before, err := p.A.Query()
-	kit.OK(t, err, "QP.Query in SQD")
-	for _, fields := range kit.Variants(t, "fields", []ci.QPField{ci.QPFieldPort,
-		ci.QPFieldPort | ci.QPFieldPrimary, ci.QPFieldPort | ci.QPFieldPrimary | ci.QPFieldState}) {
-		err := p.A.Modify(fields, ci.QPAttr{State: ci.QPRTS, Port: a.Port.Num,
-			Primary: ci.Path{AV: a.AddressOf(b), AckTimeout: p.A.Config.AckTimeout}})
-		kit.Want(t, err, "QP.Modify in SQD to another primary port", ci.Unsupported, ci.InvalidParameter)
-		after, err := p.A.Query()
+	"a drained connection is moved to another port", func(t *validate.T) {
+		if t.Claims().Has(ci.CapChangePrimaryPort) {
+			t.Skip("claimed: claims.works.primary-port tests whether it works")
+		}
+		p := kit.RC(t)
+		a, b := otherPort(t, p.A.QP.CA), p.B.QP.CA
+		if b != p.A.QP.CA {
+			b = otherPort(t, b)
+		}
+		p.A.To(ci.QPSQD)
+		p.A.Becomes(ci.QPSQD)
+		before, err := p.A.Query()
 		kit.OK(t, err, "QP.Query in SQD")
-		kit.Equal(t, "QPAttr.Port after the rejected QP.Modify", after.Port, before.Port)
-		kit.Equal(t, "QPAttr.State after the rejected QP.Modify", after.State, ci.QPSQD)
-	}
-	kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
-	p.A.Exchange(p.B, 100)
-	p.B.Exchange(p.A, 100)
-}
+		for _, fields := range kit.Variants(t, "fields", []ci.QPField{ci.QPFieldPort,
+			ci.QPFieldPort | ci.QPFieldPrimary, ci.QPFieldPort | ci.QPFieldPrimary | ci.QPFieldState}) {
+			err := p.A.Modify(fields, ci.QPAttr{State: ci.QPRTS, Port: a.Port.Num,
+				Primary: ci.Path{AV: a.AddressOf(b), AckTimeout: p.A.Config.AckTimeout}})
+			kit.Want(t, err, "QP.Modify in SQD to another primary port", ci.Unsupported, ci.InvalidParameter)
+			after, err := p.A.Query()
+			kit.OK(t, err, "QP.Query in SQD")
+			kit.Equal(t, "QPAttr.Port after the rejected QP.Modify", after.Port, before.Port)
+			kit.Equal(t, "QPAttr.State after the rejected QP.Modify", after.State, ci.QPSQD)
+		}
+		kit.OK(t, p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}), "QP.Modify from SQD to RTS")
+		p.A.Exchange(p.B, 100)
+		p.B.Exchange(p.A, 100)
+	}, ciClaims01, ciClaims03)
 
 // otherPort returns the adapter with another active port of the same link layer.
 func otherPort(t *validate.T, ca *kit.CA) *kit.CA {

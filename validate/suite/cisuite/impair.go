@@ -15,28 +15,28 @@ import (
 var impairCases = &validate.Area{Feature: validate.FeatureRC,
 	Complete: func(c *validate.Case) { c.Needs.Impair = true }}
 
-var IBTA9_7_10 = impairCases.Must("IBTA-9.7-10", "IBTA 9.7", "reliability",
+var ibta9_7_10 = impairCases.Must("IBTA-9.7-10", "IBTA 9.7", "reliability",
 	"On a link that loses, duplicates, reorders or corrupts packets, each RC message is delivered once, intact "+
 		"and in order.")
 
-var IBTA9_7_11 = impairCases.Must("IBTA-9.7-11", "IBTA 9.7.5.1", "READ responses",
+var ibta9_7_11 = impairCases.Must("IBTA-9.7-11", "IBTA 9.7.5.1", "READ responses",
 	"On such a link a READ returns the requested bytes, and a WRITE writes the given ones.")
 
-var IBTA9_7_12 = impairCases.Must("IBTA-9.7-12", "IBTA 9.7.5.1.2", "duplicate atomics",
+var ibta9_7_12 = impairCases.Must("IBTA-9.7-12", "IBTA 9.7.5.1.2", "duplicate atomics",
 	"On such a link an atomic is executed once, however often its packets are retransmitted, and returns the "+
 		"result of that execution.")
 
-var IBTA9_7_13 = impairCases.Must("IBTA-9.7-13", "IBTA 9.9.2.1", "retry",
+var ibta9_7_13 = impairCases.Must("IBTA-9.7-13", "IBTA 9.9.2.1", "retry",
 	"A message that is lost for some time is delivered when the link is good again, if retries are left.")
 
-var IBTA9_8_20 = impairCases.Must("IBTA-9.8-20", "IBTA 9.8.2", "UC",
+var ibta9_8_20 = impairCases.Must("IBTA-9.8-20", "IBTA 9.8.2", "UC",
 	"On a link that loses or corrupts packets a UC message arrives intact or not at all, and those that arrive "+
 		"are in order.")
 
-var IBTA9_8_22 = impairCases.Must("IBTA-9.8-22", "IBTA 9.8.2.2", "UC, PSN",
+var ibta9_8_22 = impairCases.Must("IBTA-9.8-22", "IBTA 9.8.2.2", "UC, PSN",
 	"On a link that reorders packets a UC message arrives intact or not at all.")
 
-var IBTA9_8_21 = impairCases.Must("IBTA-9.8-21", "IBTA 9.8.3", "UD",
+var ibta9_8_21 = impairCases.Must("IBTA-9.8-21", "IBTA 9.8.3", "UD",
 	"On a link that loses or corrupts packets a datagram arrives intact or not at all.")
 
 // badLink is a kind of impairment.
@@ -70,9 +70,9 @@ func impairRows() []impairRow {
 		{"all", validate.Impairment{Drop: 0.02, Duplicate: 0.02, Reorder: 0.02, Corrupt: 0.02}},
 	}
 	traffic := []badTraffic{
-		{"rc.send", "RC messages", validate.FeatureRC, ci.AtomicNone, IBTA9_7_10, impairSend},
-		{"rc.rdma", "RC writes and reads", validate.FeatureRC, ci.AtomicNone, IBTA9_7_11, impairRDMA},
-		{"rc.atomic", "atomics", validate.FeatureAtomic, ci.AtomicLocal, IBTA9_7_12, impairAtomic},
+		{"rc.send", "RC messages", validate.FeatureRC, ci.AtomicNone, ibta9_7_10, impairSend},
+		{"rc.rdma", "RC writes and reads", validate.FeatureRC, ci.AtomicNone, ibta9_7_11, impairRDMA},
+		{"rc.atomic", "atomics", validate.FeatureAtomic, ci.AtomicLocal, ibta9_7_12, impairAtomic},
 	}
 	var out []impairRow
 	for _, l := range links {
@@ -93,21 +93,22 @@ var _ = validate.Matrix(impairCases, impairRows(), func(r impairRow) (validate.C
 	}, []*req.Requirement{r.of.rule}
 })
 
-var _ = impairCases.Add("impair.rc.rnr", "receives that are posted late, with loss", impairRNR, IBTA9_7_10, IBTA9_9_08)
+var _ = impairCases.Add("impair.rc.rnr", "receives that are posted late, with loss", impairRNR, ibta9_7_10,
+	ibta9_9_08)
 
-var _ = impairCases.Add("impair.rc.mended", "a link that is cut for a moment", impairRepaired, IBTA9_7_13)
+var _ = impairCases.Add("impair.rc.mended", "a link that is cut for a moment", impairRepaired, ibta9_7_13)
 
-var _ = impairCases.Of(validate.FeatureUC).Needing(validate.Needs{Caps: ci.CapUC}).
-	Add("impair.uc", "UC messages with loss and corruption",
-		func(t *validate.T) { impairUC(t, validate.Impairment{Drop: 0.05, Corrupt: 0.05}, true) }, IBTA9_8_20)
+var _ = impairCases.Of(validate.FeatureUC).Needing(validate.Needs{Caps: ci.CapUC}).Add("impair.uc",
+	"UC messages with loss and corruption",
+	func(t *validate.T) { impairUC(t, validate.Impairment{Drop: 0.05, Corrupt: 0.05}, true) }, ibta9_8_20)
 
 // A first packet begins a message whatever its PSN (IBTA 9.8.2.2.1), so messages may arrive out of order.
-var _ = impairCases.Of(validate.FeatureUC).Needing(validate.Needs{Caps: ci.CapUC}).
-	Add("impair.uc-reorder", "UC messages with loss and reordering",
-		func(t *validate.T) { impairUC(t, validate.Impairment{Drop: 0.02, Reorder: 0.05}, false) }, IBTA9_8_22)
+var _ = impairCases.Of(validate.FeatureUC).Needing(validate.Needs{Caps: ci.CapUC}).Add("impair.uc-reorder",
+	"UC messages with loss and reordering",
+	func(t *validate.T) { impairUC(t, validate.Impairment{Drop: 0.02, Reorder: 0.05}, false) }, ibta9_8_22)
 
 var _ = impairCases.Of(validate.FeatureUD).Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("impair.ud",
-	"datagrams with loss and corruption", impairUD, IBTA9_8_21)
+	"datagrams with loss and corruption", impairUD, ibta9_8_21)
 
 // patient returns options for a pair on a link that loses packets: all retries and an ACK timeout of 134 ms, since each
 // loss may cost one. On a busy machine eight timeouts may pass before the other half of a software driver runs.

@@ -12,14 +12,14 @@ var invalidates = &validate.Area{Feature: validate.FeatureMROpt,
 
 const invalidateSource = "OpLocalInv, SendInvalidate"
 
-var CILocalInv03 = invalidates.Must("CI-LocalInv-03", "IBTA 10.6.6", invalidateSource,
+var ciLocalInv03 = invalidates.Must("CI-LocalInv-03", "IBTA 10.6.6", invalidateSource,
 	"A local invalidate fails for a region that was not registered fast, for one of another PD or with bound "+
-		"windows, for a window of type 1, and for a window that was bound through another QP. The key continues to "+
-		"grant access.")
+		"windows, for a window of type 1, and for a window that was bound through another QP. The key continues "+
+		"to grant access.")
 
-var CISendInv02 = invalidates.Must("CI-SendInv-02", "IBTA 10.6.6", invalidateSource,
-	"A SEND with such a key completes its receive with an error, the receiver goes to Error, and the key continues "+
-		"to grant access. The sender gets an acknowledgement.")
+var ciSendInv02 = invalidates.Must("CI-SendInv-02", "IBTA 10.6.6", invalidateSource,
+	"A SEND with such a key completes its receive with an error, the receiver goes to Error, and the key "+
+		"continues to grant access. The sender gets an acknowledgement.")
 
 // heldKey is a key that the QP of B must not invalidate.
 type heldKey struct {
@@ -107,7 +107,7 @@ func eachHeld(t *validate.T, f func(p *kit.Pair, what string, key ci.Key)) {
 }
 
 var _ = invalidates.Add("mr.invalidate.local", "local invalidates of keys that a QP must not invalidate",
-	invalidateLocal, CILocalInv03)
+	invalidateLocal, ciLocalInv03)
 
 func invalidateLocal(t *validate.T) {
 	eachHeld(t, func(p *kit.Pair, what string, key ci.Key) {
@@ -122,23 +122,21 @@ func invalidateLocal(t *validate.T) {
 }
 
 var _ = invalidates.Needing(validate.Needs{Caps: ci.CapSendInvalidate}).Add("mr.invalidate.send",
-	"sends whose receiver must not invalidate their key", invalidateSend, CISendInv02)
-
-func invalidateSend(t *validate.T) {
-	eachHeld(t, func(p *kit.Pair, _ string, key ci.Key) {
-		p.B.Recv(p.B.RecvWR(3, 0, 64), p.B.RecvWR(4, 64, 64))
-		w := p.A.SendWR(5, 0, 20)
-		w.Flags |= ci.SendInvalidate
-		w.Inv = key
-		p.A.Send(w)
-		// The error is one of class J, which is not answered by a NAK. Earlier versions required one (D-77).
-		if wc := p.A.CQ.WaitStatus(5, ci.WCSuccess, ci.WCRemAccessErr, ci.WCRemOpErr,
-			ci.WCRemInvalidReqErr); wc.Status != ci.WCSuccess {
-			t.Note("a SEND whose key was not invalidated: %s, but IBTA 9.9.6.3 has no NAK", wc.Status.String())
-		}
-		p.B.Becomes(ci.QPError)
-		p.B.RecvCQ.WaitStatus(3, ci.WCFlushErr, ci.WCLocalAccessErr, ci.WCBindErr, ci.WCRemInvalidReqErr)
-		p.B.RecvCQ.WaitStatus(4, ci.WCFlushErr)
-		p.Reconnect()
-	})
-}
+	"sends whose receiver must not invalidate their key", func(t *validate.T) {
+		eachHeld(t, func(p *kit.Pair, _ string, key ci.Key) {
+			p.B.Recv(p.B.RecvWR(3, 0, 64), p.B.RecvWR(4, 64, 64))
+			w := p.A.SendWR(5, 0, 20)
+			w.Flags |= ci.SendInvalidate
+			w.Inv = key
+			p.A.Send(w)
+			// The error is one of class J, which is not answered by a NAK. Earlier versions required one (D-77).
+			if wc := p.A.CQ.WaitStatus(5, ci.WCSuccess, ci.WCRemAccessErr, ci.WCRemOpErr,
+				ci.WCRemInvalidReqErr); wc.Status != ci.WCSuccess {
+				t.Note("a SEND whose key was not invalidated: %s, but IBTA 9.9.6.3 has no NAK", wc.Status.String())
+			}
+			p.B.Becomes(ci.QPError)
+			p.B.RecvCQ.WaitStatus(3, ci.WCFlushErr, ci.WCLocalAccessErr, ci.WCBindErr, ci.WCRemInvalidReqErr)
+			p.B.RecvCQ.WaitStatus(4, ci.WCFlushErr)
+			p.Reconnect()
+		})
+	}, ciSendInv02)

@@ -44,16 +44,16 @@ func (c *countable) goesTo(t *validate.T) int {
 // limitsCases create as many objects as the CA permits, and one more. (SAS abstract; IBTA 11.2.1.)
 var limitsCases = &validate.Area{}
 
-var CILimits01 = limitsCases.Must("CI-Limits-01", "IBTA 11.2.1", "create verbs; CAAttr",
+var ciLimits01 = limitsCases.Must("CI-Limits-01", "IBTA 11.2.1", "create verbs; CAAttr",
 	"A create verb beyond the limit of its kind fails with InsufficientResources and does not change existing "+
 		"objects.")
 
 var _ = validate.Matrix(limitsCases, countables, func(c countable) (validate.Case, []*req.Requirement) {
-	return c.at("", "as many objects as the limit: ", limitsCase), []*req.Requirement{req.SAS0_05, CILimits01}
+	return c.at("", "as many objects as the limit: ", limitsCase), []*req.Requirement{req.SAS0_05, ciLimits01}
 })
 
 var _ = validate.Matrix(limitsCases, countables, func(c countable) (validate.Case, []*req.Requirement) {
-	return c.at(".beyond", "one object more than the limit: ", beyondCase), []*req.Requirement{CILimits01}
+	return c.at(".beyond", "one object more than the limit: ", beyondCase), []*req.Requirement{ciLimits01}
 })
 
 // at returns a case that runs f with c.
@@ -167,14 +167,9 @@ func beyondCase(t *validate.T, c countable) {
 	}
 }
 
-var _ = limitsCases.Case(validate.Case{
-	ID:         "limits.mr.kinds",
-	Title:      "shared and physical regions beyond the limit of regions",
-	Feature:    validate.FeatureCore,
-	Needs:      validate.Needs{AnyCaps: ci.CapSharedMR | ci.CapPhysicalMR},
-	Exhaustive: exhaustiveTime,
-	Run:        mrKindsBeyond,
-}, CILimits01)
+var _ = limitsCases.Of(validate.FeatureCore).Needing(
+	validate.Needs{AnyCaps: ci.CapSharedMR | ci.CapPhysicalMR}).With(validate.Case{Exhaustive: exhaustiveTime}).Add(
+	"limits.mr.kinds", "shared and physical regions beyond the limit of regions", mrKindsBeyond, ciLimits01)
 
 // mrKindsBeyond creates regions beyond the limit over memory that is in use. It is free again when all others are
 // destroyed.

@@ -89,84 +89,62 @@ func localMAD(t *validate.T, ca *kit.CA, method byte, attr uint16, modifier uint
 func be16(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 func be64(b []byte) uint64 { return binary.BigEndian.Uint64(b) }
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.agent",
-	Title:   "an agent executes subnet management",
-	Feature: validate.FeatureMAD,
-	Checks:  []string{req.SAS2_1_16.ID},
-	Run:     madAgent,
-}, req.SAS2_1_15, req.SAS2_1_13, req.SAS2_1_16)
-
-func madAgent(t *validate.T) {
-	ca := kit.Open(t)
-	local := t.Claims().Has(ci.CapLocalMAD)
-	for i := range t.Attr().Ports {
-		kit.True(t, local || t.Attr().HasHardwareAgents(uint8(i+1)),
-			fmt.Sprintf("PortAttr.HardwareAgents of port %d", i+1),
-			"true, since LocalMAD is not claimed", "false")
-	}
-	var out ci.MAD
-	err := ca.LocalMAD(ca.Port.Num, nil, request(madGet, attrNodeInfo, 0), &out)
-	agrees := func() { kit.Claim(t, ci.CapLocalMAD, err, "CA.LocalMAD") }
-	if !local && t.Claims().Has(ci.CapHardwareSMA) {
-		t.Charge("SAS-2.1-16", agrees)
-	} else {
-		agrees()
-	}
-	if local && ca.Port.Link == ci.LinkInfiniBand {
-		kit.Equal(t, "MAD status of Get NodeInfo", status(&out), 0)
-	}
-}
-
-var CILocalMAD01 = madCases.Must("CI-LocalMAD-01", "IBTA 13.4.5", "ci_local_mad (65)",
-	"A response has the R bit set, and the class, versions, transaction ID, attribute and modifier of its request. "+
-		"The verb overwrites out completely.")
-
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.header",
-	Title:   "header of each response",
-	Feature: validate.FeatureMAD,
-	Checks:  []string{req.SAS2_1_13.ID},
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:     madHeader,
-}, CILocalMAD01, req.SAS2_1_13)
-
-func madHeader(t *validate.T) {
-	ca := kit.Open(t)
-	for _, attr := range kit.Variants(t, "attribute",
-		[]uint16{attrNodeDesc, attrNodeInfo, attrPortInfo, attrPKeys, attrGUIDInfo}) {
-		in := request(madGet, attr, 0)
-		out := execute(t, ca, in, fmt.Sprintf("Get %#x", attr))
-		for _, f := range kit.Variants(t, "", []struct {
-			name     string
-			from, to int
-		}{{"base version", madBase, madClass}, {"class", madClass, madClassVer},
-			{"class version", madClassVer, madMethod},
-			{"transaction ID", madTID, madAttr}, {"attribute", madAttr, madAttr + 2},
-			{"modifier", madModifier, madModifier + 4}}) {
-			kit.SameBytes(t, fmt.Sprintf("%s of the response to Get %#x", f.name, attr), out[f.from:f.to],
-				in[f.from:f.to])
+var _ = madCases.Needing(validate.Needs{}).With(validate.Case{Checks: []string{req.SAS2_1_16.ID}}).Add("mad.agent",
+	"an agent executes subnet management", func(t *validate.T) {
+		ca := kit.Open(t)
+		local := t.Claims().Has(ci.CapLocalMAD)
+		for i := range t.Attr().Ports {
+			kit.True(t, local || t.Attr().HasHardwareAgents(uint8(i+1)),
+				fmt.Sprintf("PortAttr.HardwareAgents of port %d", i+1),
+				"true, since LocalMAD is not claimed", "false")
 		}
-		kit.Equal(t, "method of the response", out[madMethod], madResponse)
-		t.Charge("SAS-2.1-13", func() {
-			kit.Equal(t, fmt.Sprintf("MAD status of Get %#x", attr), fmt.Sprintf("%#04x", status(out)), "0x0000")
-		})
-		stale := 0
-		for _, b := range out[128:] { // reserved in an SMP routed by LID (14.2.1.1)
-			if b == 0xa5 {
-				stale++
+		var out ci.MAD
+		err := ca.LocalMAD(ca.Port.Num, nil, request(madGet, attrNodeInfo, 0), &out)
+		agrees := func() { kit.Claim(t, ci.CapLocalMAD, err, "CA.LocalMAD") }
+		if !local && t.Claims().Has(ci.CapHardwareSMA) {
+			t.Charge("SAS-2.1-16", agrees)
+		} else {
+			agrees()
+		}
+		if local && ca.Port.Link == ci.LinkInfiniBand {
+			kit.Equal(t, "MAD status of Get NodeInfo", status(&out), 0)
+		}
+	}, req.SAS2_1_15, req.SAS2_1_13, req.SAS2_1_16)
+
+var _ = madCases.With(validate.Case{Checks: []string{req.SAS2_1_13.ID}}).Add("mad.header",
+	"header of each response", func(t *validate.T) {
+		ca := kit.Open(t)
+		for _, attr := range kit.Variants(t, "attribute",
+			[]uint16{attrNodeDesc, attrNodeInfo, attrPortInfo, attrPKeys, attrGUIDInfo}) {
+			in := request(madGet, attr, 0)
+			out := execute(t, ca, in, fmt.Sprintf("Get %#x", attr))
+			for _, f := range kit.Variants(t, "", []struct {
+				name     string
+				from, to int
+			}{{"base version", madBase, madClass}, {"class", madClass, madClassVer},
+				{"class version", madClassVer, madMethod},
+				{"transaction ID", madTID, madAttr}, {"attribute", madAttr, madAttr + 2},
+				{"modifier", madModifier, madModifier + 4}}) {
+				kit.SameBytes(t, fmt.Sprintf("%s of the response to Get %#x", f.name, attr), out[f.from:f.to],
+					in[f.from:f.to])
 			}
+			kit.Equal(t, "method of the response", out[madMethod], madResponse)
+			t.Charge("SAS-2.1-13", func() {
+				kit.Equal(t, fmt.Sprintf("MAD status of Get %#x", attr), fmt.Sprintf("%#04x", status(out)), "0x0000")
+			})
+			stale := 0
+			for _, b := range out[128:] { // reserved in an SMP routed by LID (14.2.1.1)
+				if b == 0xa5 {
+					stale++
+				}
+			}
+			kit.Equal(t, "bytes of out that the verb has not written", stale, 0)
 		}
-		kit.Equal(t, "bytes of out that the verb has not written", stale, 0)
-	}
-}
+	}, madCases.Must("CI-LocalMAD-01", "IBTA 13.4.5", "ci_local_mad (65)",
+		"A response has the R bit set, and the class, versions, transaction ID, attribute and modifier of its "+
+			"request. The verb overwrites out completely."), req.SAS2_1_13)
 
-var CILocalMAD11 = madCases.Must("CI-LocalMAD-11", "IBTA 14.2.1.2", "ci_local_mad (65)",
-	"A directed-route request for this port is answered with the direction bit set.")
-
-var _ = madCases.Add("mad.directed", "directed route without hops", madDirected, CILocalMAD11)
-
-func madDirected(t *validate.T) {
+var _ = madCases.Add("mad.directed", "directed route without hops", func(t *validate.T) {
 	ca := kit.Open(t)
 	in := request(madGet, attrNodeInfo, 0)
 	in[madClass] = classDirect
@@ -176,12 +154,12 @@ func madDirected(t *validate.T) {
 	kit.Equal(t, "method of the response", out[madMethod], madResponse)
 	kit.Equal(t, "status of the response: direction bit and success", fmt.Sprintf("%#04x", status(out)), "0x8000")
 	kit.Equal(t, "NodeInfo.NodeGUID", ci.GUID(be64(out[smpData+12:])), ca.Attr.GUID)
-}
+}, madCases.Must("CI-LocalMAD-11", "IBTA 14.2.1.2", "ci_local_mad (65)",
+	"A directed-route request for this port is answered with the direction bit set."))
 
-var CILocalMAD02 = madCases.Must("CI-LocalMAD-02", "IBTA 14.2.5.3", "ci_local_mad (65)",
-	"NodeInfo equals the attributes of the CA.")
-
-var _ = madCases.Add("mad.node-info", "Get NodeInfo", madNodeInfo, CILocalMAD02)
+var _ = madCases.Add("mad.node-info", "Get NodeInfo", madNodeInfo,
+	madCases.Must("CI-LocalMAD-02", "IBTA 14.2.5.3", "ci_local_mad (65)",
+		"NodeInfo equals the attributes of the CA."))
 
 func madNodeInfo(t *validate.T) {
 	ca := kit.Open(t)
@@ -200,12 +178,7 @@ func madNodeInfo(t *validate.T) {
 	kit.Equal(t, "NodeInfo.VendorID", uint32(d[37])<<16|uint32(d[38])<<8|uint32(d[39]), ca.Attr.VendorID)
 }
 
-var CILocalMAD03 = madCases.Must("CI-LocalMAD-03", "IBTA 14.2.5.6", "ci_local_mad (65)",
-	"PortInfo equals the attributes of the port.")
-
-var _ = madCases.Add("mad.port-info", "Get PortInfo", madPortInfo, CILocalMAD03)
-
-func madPortInfo(t *validate.T) {
+var _ = madCases.Add("mad.port-info", "Get PortInfo", func(t *validate.T) {
 	ca := kit.Open(t)
 	d := localMAD(t, ca, madGet, attrPortInfo, 0, nil)[smpData:]
 	p := portOf(t, ca)
@@ -224,14 +197,10 @@ func madPortInfo(t *validate.T) {
 		t.Note("PortInfo and CA.Query have different violation counters: Q_Key %d and %d, P_Key %d and %d",
 			be16(d[piQKeyErrs:]), p.QKeyErrors, be16(d[piPKeyErrs:]), p.PKeyErrors)
 	}
-}
+}, madCases.Must("CI-LocalMAD-03", "IBTA 14.2.5.6", "ci_local_mad (65)",
+	"PortInfo equals the attributes of the port."))
 
-var CILocalMAD04 = madCases.Must("CI-LocalMAD-04", "IBTA 14.2.5.7", "ci_local_mad (65)",
-	"The P_Key table equals the attributes of the port.")
-
-var _ = madCases.Add("mad.pkeys", "Get P_KeyTable", madPKeys, CILocalMAD04)
-
-func madPKeys(t *validate.T) {
+var _ = madCases.Add("mad.pkeys", "Get P_KeyTable", func(t *validate.T) {
 	ca := kit.Open(t)
 	const block = 32 // P_Keys in a block
 	for b := 0; b*block < len(ca.Port.PKeys); b++ {
@@ -240,14 +209,10 @@ func madPKeys(t *validate.T) {
 			kit.Equal(t, fmt.Sprintf("P_KeyTable, entry %d", b*block+i), ci.PKey(be16(d[2*i:])), k)
 		}
 	}
-}
+}, madCases.Must("CI-LocalMAD-04", "IBTA 14.2.5.7", "ci_local_mad (65)",
+	"The P_Key table equals the attributes of the port."))
 
-var CILocalMAD05 = madCases.Must("CI-LocalMAD-05", "IBTA 14.2.5.5", "ci_local_mad (65)",
-	"The GUID table equals the GIDs of the port.")
-
-var _ = madCases.Add("mad.guids", "Get GUIDInfo", madGUIDs, CILocalMAD05)
-
-func madGUIDs(t *validate.T) {
+var _ = madCases.Add("mad.guids", "Get GUIDInfo", func(t *validate.T) {
 	ca := kit.Open(t)
 	d := localMAD(t, ca, madGet, attrGUIDInfo, 0, nil)[smpData:]
 	kit.Equal(t, "GUIDInfo, entry 0", ci.GUID(be64(d)), ca.Port.GUID)
@@ -255,14 +220,10 @@ func madGUIDs(t *validate.T) {
 		kit.Equal(t, fmt.Sprintf("GUIDInfo, entry %d, compared with the lower half of the GID", i), be64(d[8*i:]),
 			be64(g.GID[8:]))
 	}
-}
+}, madCases.Must("CI-LocalMAD-05", "IBTA 14.2.5.5", "ci_local_mad (65)",
+	"The GUID table equals the GIDs of the port."))
 
-var CILocalMAD06 = madCases.Must("CI-LocalMAD-06", "IBTA 13.4.7", "ci_local_mad (65)",
-	"An agent reports unknown attributes, methods and versions in the MAD status, and the verb succeeds.")
-
-var _ = madCases.Add("mad.unknown", "unknown attributes, methods and classes", madUnknown, CILocalMAD06)
-
-func madUnknown(t *validate.T) {
+var _ = madCases.Add("mad.unknown", "unknown attributes, methods and classes", func(t *validate.T) {
 	ca := kit.Open(t)
 	const badVersion, badMethod, badAttribute = 0x0004, 0x0008, 0x000c // 13.4.7
 	for _, x := range kit.Variants(t, "", []struct {
@@ -292,14 +253,10 @@ func madUnknown(t *validate.T) {
 		}
 		kit.True(t, ok, "MAD status of "+x.what, fmt.Sprintf("%#04x", x.want), "%#04x", got)
 	}
-}
+}, madCases.Must("CI-LocalMAD-06", "IBTA 13.4.7", "ci_local_mad (65)",
+	"An agent reports unknown attributes, methods and versions in the MAD status, and the verb succeeds."))
 
-var CILocalMAD07 = madCases.Must("CI-LocalMAD-07", "CI context", "ci_local_mad (65)",
-	"A port that the CA does not have fails with InvalidPort, and a missing MAD with InvalidParameter.")
-
-var _ = madCases.Add("mad.arguments", "invalid ports, no MAD", madArguments, CILocalMAD07)
-
-func madArguments(t *validate.T) {
+var _ = madCases.Add("mad.arguments", "invalid ports, no MAD", func(t *validate.T) {
 	ca := kit.Open(t)
 	var out ci.MAD
 	in := request(madGet, attrNodeInfo, 0)
@@ -310,24 +267,25 @@ func madArguments(t *validate.T) {
 	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, nil, &out), "CA.LocalMAD without a request", ci.InvalidParameter)
 	kit.Want(t, ca.LocalMAD(ca.Port.Num, nil, in, nil), "CA.LocalMAD without a buffer for the response",
 		ci.InvalidParameter)
-}
+}, madCases.Must("CI-LocalMAD-07", "CI context", "ci_local_mad (65)",
+	"A port that the CA does not have fails with InvalidPort, and a missing MAD with InvalidParameter."))
 
-// setPortInfo reads PortInfo, changes it and writes it back. State and physical state are "no change" unless change
-// sets them.
-func setPortInfo(t *validate.T, ca *kit.CA, change func(d []byte)) (in, out *ci.MAD) {
+// setPortInfo reads PortInfo, changes it, writes it back and returns the response. State and physical state are "no
+// change" unless change sets them.
+func setPortInfo(t *validate.T, ca *kit.CA, change func(d []byte)) *ci.MAD {
 	d := localMAD(t, ca, madGet, attrPortInfo, 0, nil)[smpData:]
-	in = request(madSet, attrPortInfo, 0)
+	in := request(madSet, attrPortInfo, 0)
 	copy(in[smpData:smpData+64], d)
 	in[smpData+piState] &^= 15  // PortState: no change
 	in[smpData+piState+1] &= 15 // PortPhysicalState, the high nibble: no change
 	change(in[smpData : smpData+64])
-	return in, execute(t, ca, in, "Set PortInfo")
+	return execute(t, ca, in, "Set PortInfo")
 }
 
 // withLID sets LID and SM LID and restores them at the end of the case.
 func withLID(t *validate.T, ca *kit.CA, lid, sm ci.LID) {
 	set := func(lid, sm ci.LID) *ci.MAD {
-		_, out := setPortInfo(t, ca, func(d []byte) {
+		out := setPortInfo(t, ca, func(d []byte) {
 			binary.BigEndian.PutUint16(d[piLID:], uint16(lid))
 			binary.BigEndian.PutUint16(d[piSMLID:], uint16(sm))
 		})
@@ -340,12 +298,7 @@ func withLID(t *validate.T, ca *kit.CA, lid, sm ci.LID) {
 	kit.Equal(t, "PortInfo.LID in the response", ci.LID(be16(out[smpData+piLID:])), lid)
 }
 
-var CILocalMAD08 = madCases.Must("CI-LocalMAD-08", "IBTA 14.2.5.6", "ci_local_mad (65)",
-	"After a Set of PortInfo with a LID and a subnet manager LID, CA.Query returns both.")
-
-var _ = madCases.Add("mad.set.lid", "Set LID and SM LID", madSetLID, CILocalMAD08, req.SAS2_1_14)
-
-func madSetLID(t *validate.T) {
+var _ = madCases.Add("mad.set.lid", "Set LID and SM LID", func(t *validate.T) {
 	ca := kit.Open(t)
 	lid := ca.Port.LID + 0x100
 	withLID(t, ca, lid, 0x77)
@@ -353,31 +306,24 @@ func madSetLID(t *validate.T) {
 	kit.Equal(t, "PortAttr.LID after Set PortInfo", p.LID, lid)
 	kit.Equal(t, "PortAttr.SMLID after Set PortInfo", p.SMLID, 0x77)
 	kit.Equal(t, "PortAttr.State after Set PortInfo", p.State, ca.Port.State)
-}
+}, madCases.Must("CI-LocalMAD-08", "IBTA 14.2.5.6", "ci_local_mad (65)",
+	"After a Set of PortInfo with a LID and a subnet manager LID, CA.Query returns both."), req.SAS2_1_14)
 
-var _ = madCases.Add("mad.set.lid-event", "event after a change of the LID", madLIDEvent, req.SAS2_1_19)
-
-func madLIDEvent(t *validate.T) {
+var _ = madCases.Add("mad.set.lid-event", "event after a change of the LID", func(t *validate.T) {
 	ca := kit.Open(t)
 	withLID(t, ca, ca.Port.LID+0x200, ca.Port.SMLID|1)
 	waitFor(t, "asynchronous events after a change of the LID", "the event LID change", func() (bool, string) {
 		return ca.Events.Count(ci.EventLIDChange) > 0, fmt.Sprintf("%d events, none of this type", len(ca.Events.All()))
 	})
-}
+}, req.SAS2_1_19)
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.set.state",
-	Title:   "take the port down and up again",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Spoils:  true,
-	Run:     madSetState,
-}, req.SAS2_1_14)
+var _ = madCases.With(validate.Case{Spoils: true}).Add("mad.set.state", "take the port down and up again",
+	madSetState, req.SAS2_1_14)
 
 func madSetState(t *validate.T) {
 	ca := kit.Open(t)
 	state := func(s ci.PortState) *ci.MAD {
-		_, out := setPortInfo(t, ca, func(d []byte) { d[piState] |= byte(s) })
+		out := setPortInfo(t, ca, func(d []byte) { d[piState] |= byte(s) })
 		kit.Equal(t, "MAD status of Set PortInfo to "+s.String(), fmt.Sprintf("%#04x", status(out)), "0x0000")
 		return out
 	}
@@ -403,14 +349,8 @@ func madSetState(t *validate.T) {
 	ca.Events.Wait(ci.EventPortDown)
 }
 
-var _ = madCases.Case(validate.Case{
-	ID:      "mad.set.state-event",
-	Title:   "event after a port reaches Init",
-	Feature: validate.FeatureMAD,
-	Needs:   validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Spoils:  true,
-	Run:     madInitEvent,
-}, req.SAS2_1_20)
+var _ = madCases.With(validate.Case{Spoils: true}).Add("mad.set.state-event", "event after a port reaches Init",
+	madInitEvent, req.SAS2_1_20)
 
 func madInitEvent(t *validate.T) {
 	ca := kit.Open(t)
@@ -433,17 +373,12 @@ func madInitEvent(t *validate.T) {
 	kit.Equal(t, "events of a port that reached Init once", ca.Events.Count(ci.EventPortInit)-before, 1)
 }
 
-var CILocalMAD09 = madCases.Must("CI-LocalMAD-09", "IBTA 14.2.5.6", "ci_local_mad (65)",
-	"A Set of PortInfo with an unreachable state is rejected in the MAD status and changes nothing.")
-
-var _ = madCases.Add("mad.set.illegal", "Set with an unreachable state", madSetIllegal, CILocalMAD09)
-
-func madSetIllegal(t *validate.T) {
+var _ = madCases.Add("mad.set.illegal", "Set with an unreachable state", func(t *validate.T) {
 	ca := kit.Open(t)
 	const badField = 0x001c
 	before := portOf(t, ca)
 	for _, s := range kit.Variants(t, "state", []byte{byte(ci.PortInit), 5, 9, 15}) {
-		_, out := setPortInfo(t, ca, func(d []byte) {
+		out := setPortInfo(t, ca, func(d []byte) {
 			d[piState] |= s
 			binary.BigEndian.PutUint16(d[piLID:], uint16(before.LID+0x300))
 		})
@@ -453,14 +388,10 @@ func madSetIllegal(t *validate.T) {
 		kit.Equal(t, "PortAttr.State after the rejected Set", after.State, before.State)
 		kit.Equal(t, "PortAttr.LID after the rejected Set", after.LID, before.LID)
 	}
-}
+}, madCases.Must("CI-LocalMAD-09", "IBTA 14.2.5.6", "ci_local_mad (65)",
+	"A Set of PortInfo with an unreachable state is rejected in the MAD status and changes nothing."))
 
-var CILocalMAD10 = madCases.Must("CI-LocalMAD-10", "IBTA 13.4.9", "ci_local_mad (65)",
-	"A trap repress has no response and causes no error.")
-
-var _ = madCases.Add("mad.trap-repress", "trap repress", madTrapRepress, CILocalMAD10)
-
-func madTrapRepress(t *validate.T) {
+var _ = madCases.Add("mad.trap-repress", "trap repress", func(t *validate.T) {
 	ca := kit.Open(t)
 	in := request(madRepress, 0x0002, 0) // Notice
 	out := execute(t, ca, in, "trap repress")
@@ -473,53 +404,47 @@ func madTrapRepress(t *validate.T) {
 	}
 	kit.True(t, stale < len(out)/8, "out after a trap repress", "overwritten completely", "%d of 256 bytes not written",
 		stale)
-}
-
-var CILocalMAD12 = madCases.Must("CI-LocalMAD-12", "IBTA 13.4.7", "ci_local_mad (65)",
-	"On an Ethernet port, which has no subnet management, a request of subnet management gets a response with the "+
-		"status that its class is not supported.")
+}, madCases.Must("CI-LocalMAD-10", "IBTA 13.4.9", "ci_local_mad (65)",
+	"A trap repress has no response and causes no error."))
 
 var _ = madCases.Needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkEthernet}}).Add("mad.ethernet",
-	"requests of subnet management on an Ethernet port", madEthernet, CILocalMAD12)
-
-func madEthernet(t *validate.T) {
-	const unsupported, direction = 0x0004, 0x8000
-	ca := kit.Open(t)
-	for _, class := range kit.Variants(t, "class", []byte{classLID, classDirect}) {
-		want := uint16(unsupported)
-		if class == classDirect {
-			want |= direction
+	"requests of subnet management on an Ethernet port", func(t *validate.T) {
+		const unsupported, direction = 0x0004, 0x8000
+		ca := kit.Open(t)
+		for _, class := range kit.Variants(t, "class", []byte{classLID, classDirect}) {
+			want := uint16(unsupported)
+			if class == classDirect {
+				want |= direction
+			}
+			for _, method := range []byte{madGet, madSet} {
+				in := request(method, attrNodeInfo, 0)
+				in[madClass] = class
+				what := fmt.Sprintf("method %#x of class %#x", method, class)
+				out := execute(t, ca, in, what)
+				kit.Equal(t, "method of the response to "+what, out[madMethod], madResponse)
+				kit.Equal(t, "class of the response to "+what, out[madClass], class)
+				kit.SameBytes(t, "transaction ID of the response to "+what, out[madTID:madAttr], in[madTID:madAttr])
+				kit.Equal(t, "MAD status of the response to "+what, fmt.Sprintf("%#04x", status(out)),
+					fmt.Sprintf("%#04x", want))
+			}
 		}
-		for _, method := range []byte{madGet, madSet} {
-			in := request(method, attrNodeInfo, 0)
-			in[madClass] = class
-			what := fmt.Sprintf("method %#x of class %#x", method, class)
-			out := execute(t, ca, in, what)
-			kit.Equal(t, "method of the response to "+what, out[madMethod], madResponse)
-			kit.Equal(t, "class of the response to "+what, out[madClass], class)
-			kit.SameBytes(t, "transaction ID of the response to "+what, out[madTID:madAttr], in[madTID:madAttr])
-			kit.Equal(t, "MAD status of the response to "+what, fmt.Sprintf("%#04x", status(out)),
-				fmt.Sprintf("%#04x", want))
-		}
-	}
-}
-
-var CILocalMAD13 = madCases.Must("CI-LocalMAD-13", "IBTA 13.4.5", "ci_local_mad (65)",
-	"A datagram that is no request, such as a response, a trap or one without a reply, has no response: out is zero.")
+	}, madCases.Must("CI-LocalMAD-12", "IBTA 13.4.7", "ci_local_mad (65)",
+		"On an Ethernet port, which has no subnet management, a request of subnet management gets a response with "+
+			"the status that its class is not supported."))
 
 var _ = madCases.Needing(validate.Needs{Caps: ci.CapLocalMAD}).Add("mad.no-request",
-	"datagrams that need no response", madNoRequest, CILocalMAD13)
-
-func madNoRequest(t *validate.T) {
-	const send, trap, classPerf = 0x03, 0x05, 0x04
-	ca := kit.Open(t)
-	for _, class := range kit.Variants(t, "class", []byte{classLID, classDirect, classPerf}) {
-		for _, method := range kit.Variants(t, "method", []byte{send, trap, madRepress, madResponse, 0x86}) {
-			in := request(method, attrNodeInfo, 0)
-			in[madClass] = class
-			out := execute(t, ca, in, fmt.Sprintf("method %#x of class %#x", method, class))
-			kit.SameBytes(t, fmt.Sprintf("out after method %#x of class %#x", method, class), out[:],
-				make([]byte, len(out)))
+	"datagrams that need no response", func(t *validate.T) {
+		const send, trap, classPerf = 0x03, 0x05, 0x04
+		ca := kit.Open(t)
+		for _, class := range kit.Variants(t, "class", []byte{classLID, classDirect, classPerf}) {
+			for _, method := range kit.Variants(t, "method", []byte{send, trap, madRepress, madResponse, 0x86}) {
+				in := request(method, attrNodeInfo, 0)
+				in[madClass] = class
+				out := execute(t, ca, in, fmt.Sprintf("method %#x of class %#x", method, class))
+				kit.SameBytes(t, fmt.Sprintf("out after method %#x of class %#x", method, class), out[:],
+					make([]byte, len(out)))
+			}
 		}
-	}
-}
+	}, madCases.Must("CI-LocalMAD-13", "IBTA 13.4.5", "ci_local_mad (65)",
+		"A datagram that is no request, such as a response, a trap or one without a reply, has no response: out is "+
+			"zero."))

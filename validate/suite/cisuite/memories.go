@@ -58,13 +58,10 @@ func (m spreadMemory) all() []byte {
 	return b
 }
 
-var _ = atomicCases.Add("atomic.pieces", "words inside of an extent of memory, and across two", atomicPieces,
-	IBTA9_4_11)
-
-// atomicPieces adds to words of memory in extents of 15 bytes, with 17 bytes between two. A word that is in an extent
-// is incremented. One that crosses the end of an extent is as well, or is rejected and remains as it was. Bytes between
+// The case adds to words of memory in extents of 15 bytes, with 17 bytes between two. A word that is in an extent is
+// incremented. One that crosses the end of an extent is as well, or is rejected and remains as it was. Bytes between
 // the extents are never changed.
-func atomicPieces(t *validate.T) {
+var _ = atomicCases.Add("atomic.pieces", "words inside of an extent of memory, and across two", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	m := spreadMemory{b: kit.Pages(4096, 4096), piece: 15, stride: 32, viewed: 60}
 	m.b = m.b[:128]
@@ -95,7 +92,7 @@ func atomicPieces(t *validate.T) {
 			}
 		}
 	}
-}
+}, ibta9_4_11)
 
 // ownAtomics is memory without a direct view that executes atomics itself.
 type ownAtomics struct {
@@ -129,7 +126,7 @@ func (m ownAtomics) swap(off uint64, f func(uint64) uint64) (uint64, error) {
 
 var _ = atomicCases.Add("atomic.bounds",
 	"the first and last words of regions and windows of uneven lengths, and the bytes behind them", atomicBounds,
-	IBTA9_4_11)
+	ibta9_4_11)
 
 func atomicBounds(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -189,10 +186,7 @@ func atomicBounds(t *validate.T) {
 	}
 }
 
-var _ = mrCases.Add("mr.memory.spread", "memory in many small extents, and with views of a part", mrMemorySpread,
-	CIRegisterMR07)
-
-func mrMemorySpread(t *validate.T) {
+var _ = mrCases.Add("mr.memory.spread", "memory in many small extents, and with views of a part", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
 	for _, x := range kit.Variants(t, "", []struct {
 		what                  string
@@ -261,4 +255,4 @@ func mrMemorySpread(t *validate.T) {
 		kit.SameBytes(t, "bytes written from memory with "+x.what, back, want[:3990])
 		kit.Destroy(t, mr, "MR")
 	}
-}
+}, ciRegisterMR07)

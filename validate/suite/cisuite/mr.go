@@ -14,68 +14,59 @@ import (
 // mrCases are the cases of regions over virtual addresses. (IBTA 10.6, 11.2.8.)
 var mrCases = &validate.Area{Feature: validate.FeatureMR}
 
-var CIRegisterMR11 = mrCases.Must("CI-RegisterMR-11", "CI Memory", "Memory, ReadAt, WriteAt",
+var ciRegisterMR11 = mrCases.Must("CI-RegisterMR-11", "CI Memory", "Memory, ReadAt, WriteAt",
 	"A request that uses memory whose ReadAt or WriteAt fails completes with an error. Other connections are not "+
 		"affected, and the region works again when its memory does.")
 
-var _ = mrCases.Add("mr.memory.gone", "memory whose ReadAt and WriteAt fail", mrMemoryGone, CIRegisterMR11)
+var _ = mrCases.Add("mr.memory.gone", "memory whose ReadAt and WriteAt fail", mrMemoryGone, ciRegisterMR11)
 
-var CIRegisterMR01 = mrCases.Must("CI-RegisterMR-01", "IBTA 11.2.8", "ci_register_mr (35), ci_register_mr_remap (36)",
+var ciRegisterMR01 = mrCases.Must("CI-RegisterMR-01", "IBTA 11.2.8",
+	"ci_register_mr (35), ci_register_mr_remap (36)",
 	"A region covers exactly the requested bytes, wherever they start and end in a page.")
 
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.range",
-	Title:   "1 byte, unaligned ranges, ranges across pages, part of a memory",
-	Feature: validate.FeatureMR,
-	Checks:  []string{req.SAS2_3_13.ID},
-	Run:     mrRange,
-}, CIRegisterMR01, req.SAS2_3_13)
-
-func mrRange(t *validate.T) {
-	p := kit.RC(t)
-	mem := kit.Pages(3<<12, 1<<12)
-	for _, x := range kit.Variants(t, "", []struct{ off, n uint64 }{
-		{0, 1}, {1, 1}, {4095, 1}, {4095, 2}, {7, 4096}, {4000, 5000}, {0, 4096}, {4096, 8192}, {0, 0}, {1, 0},
-		{12287, 0},
-	}) {
-		what := fmt.Sprintf("a region of %d bytes at offset %d", x.n, x.off)
-		for i := range mem {
-			mem[i] = 0xee
-		}
-		mr, err := p.B.PD.RegisterMR(ci.MRCreate{
-			Memory: ci.Bytes(mem),
-			Offset: x.off,
-			Length: x.n,
-			Access: kit.AllAccess,
-		})
-		kit.OK(t, err, "PD.RegisterMR of "+what)
-		kit.Own(t, mr, "MR")
-		n := x.n
-		if n == 0 {
-			n = uint64(len(mem)) - x.off
-		}
-		r := mr.Region()
-		kit.Equal(t, "Region.Length of "+what, r.Length, n)
-		t.Charge("SAS-2.3-13", func() {
-			kit.Equal(t, "Region.Addr of "+what, r.Addr, ci.Bytes(mem).Addr()+x.off)
-		})
-		p.WantWrite(what, r.Remote(0), mem[x.off:x.off+n])
-		for i, c := range mem {
-			if (uint64(i) < x.off || uint64(i) >= x.off+n) && c != 0xee {
-				t.Failf(what, "no byte written outside the region", "byte %d of the memory is %#02x", i, c)
+var _ = mrCases.With(validate.Case{Checks: []string{req.SAS2_3_13.ID}}).Add("mr.range",
+	"1 byte, unaligned ranges, ranges across pages, part of a memory", func(t *validate.T) {
+		p := kit.RC(t)
+		mem := kit.Pages(3<<12, 1<<12)
+		for _, x := range kit.Variants(t, "", []struct{ off, n uint64 }{
+			{0, 1}, {1, 1}, {4095, 1}, {4095, 2}, {7, 4096}, {4000, 5000}, {0, 4096}, {4096, 8192}, {0, 0}, {1, 0},
+			{12287, 0},
+		}) {
+			what := fmt.Sprintf("a region of %d bytes at offset %d", x.n, x.off)
+			for i := range mem {
+				mem[i] = 0xee
 			}
+			mr, err := p.B.PD.RegisterMR(ci.MRCreate{
+				Memory: ci.Bytes(mem),
+				Offset: x.off,
+				Length: x.n,
+				Access: kit.AllAccess,
+			})
+			kit.OK(t, err, "PD.RegisterMR of "+what)
+			kit.Own(t, mr, "MR")
+			n := x.n
+			if n == 0 {
+				n = uint64(len(mem)) - x.off
+			}
+			r := mr.Region()
+			kit.Equal(t, "Region.Length of "+what, r.Length, n)
+			t.Charge("SAS-2.3-13", func() {
+				kit.Equal(t, "Region.Addr of "+what, r.Addr, ci.Bytes(mem).Addr()+x.off)
+			})
+			p.WantWrite(what, r.Remote(0), mem[x.off:x.off+n])
+			for i, c := range mem {
+				if (uint64(i) < x.off || uint64(i) >= x.off+n) && c != 0xee {
+					t.Failf(what, "no byte written outside the region", "byte %d of the memory is %#02x", i, c)
+				}
+			}
+			p.WantDenied("RDMA WRITE from the byte before "+what, ci.OpWrite, 1, r.Remote(^uint64(0)))
+			p.WantDenied("RDMA WRITE of the byte after "+what, ci.OpWrite, 1, r.Remote(n))
+			p.WantDenied("RDMA READ of one byte more than "+what, ci.OpRead, int(n)+1, r.Remote(0))
+			kit.Destroy(t, mr, "MR")
 		}
-		p.WantDenied("RDMA WRITE from the byte before "+what, ci.OpWrite, 1, r.Remote(^uint64(0)))
-		p.WantDenied("RDMA WRITE of the byte after "+what, ci.OpWrite, 1, r.Remote(n))
-		p.WantDenied("RDMA READ of one byte more than "+what, ci.OpRead, int(n)+1, r.Remote(0))
-		kit.Destroy(t, mr, "MR")
-	}
-}
+	}, ciRegisterMR01, req.SAS2_3_13)
 
-var _ = mrCases.Add("mr.bounds.local", "SGEs that begin before the region or end after it", mrBoundsLocal,
-	CIRegisterMR01, req.SAS2_3_17)
-
-func mrBoundsLocal(t *validate.T) {
+var _ = mrCases.Add("mr.bounds.local", "SGEs that begin before the region or end after it", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	mem := kit.Pages(8192, 4096)
 	mr, err := p.A.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Offset: 100, Length: 200, Access: ci.LocalWrite})
@@ -103,7 +94,7 @@ func mrBoundsLocal(t *validate.T) {
 		p.WantStatus("RDMA WRITE with an SGE of "+x.what, ci.SendWR{Op: ci.OpWrite, SGL: []ci.SGE{x.sge}, Remote: to},
 			x.want)
 	}
-}
+}, ciRegisterMR01, req.SAS2_3_17)
 
 // rightsOf returns all combinations of remote rights and local write that the HCA supports.
 func rightsOf(a *ci.CAAttr) []ci.Access {
@@ -138,12 +129,11 @@ func rightNames(a ci.Access) string {
 	return s
 }
 
-var CIRegisterMR02 = mrCases.Must("CI-RegisterMR-02", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
+var ciRegisterMR02 = mrCases.Must("CI-RegisterMR-02", "IBTA 10.6.3",
+	"ci_register_mr (35), ci_register_mr_remap (36)",
 	"Remote write or remote atomic without local write fails with InvalidPermission.")
 
-var _ = mrCases.Add("mr.permission", "remote write and atomic without local write", mrPermission, CIRegisterMR02)
-
-func mrPermission(t *validate.T) {
+var _ = mrCases.Add("mr.permission", "remote write and atomic without local write", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	for _, a := range kit.Variants(t, "access", rightsOf(ca.Attr)) {
@@ -155,14 +145,9 @@ func mrPermission(t *validate.T) {
 		kit.OK(t, err, "PD.RegisterMR with "+rightNames(a))
 		kit.Destroy(t, kit.Own(t, mr, "MR"), "MR")
 	}
-}
+}, ciRegisterMR02)
 
-var CIRegisterMR03 = mrCases.Must("CI-RegisterMR-03", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
-	"A peer has exactly the remote access rights with which the region was registered.")
-
-var _ = mrCases.Add("mr.rights", "all valid access rights, with read, write and atomic", mrRights, CIRegisterMR03)
-
-func mrRights(t *validate.T) {
+var _ = mrCases.Add("mr.rights", "all valid access rights, with read, write and atomic", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	for _, a := range kit.Variants(t, "access", rightsOf(t.Attr())) {
 		if illegal(a) {
@@ -172,7 +157,8 @@ func mrRights(t *validate.T) {
 		probeRights(p, "a region with "+rightNames(a), b.Remote(0), a)
 		kit.Destroy(t, b, "MR")
 	}
-}
+}, mrCases.Must("CI-RegisterMR-03", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"A peer has exactly the remote access rights with which the region was registered."))
 
 // probeRights tries each operation of a peer on 8 aligned bytes and expects it to succeed exactly if its access right
 // is granted.
@@ -182,8 +168,9 @@ func probeRights(p *kit.Pair, what string, to ci.Remote, have ci.Access) {
 		name  string
 		needs ci.Access
 	}{{ci.OpRead, "RDMA READ from ", ci.RemoteRead}, {ci.OpWrite, "RDMA WRITE to ", ci.RemoteWrite},
-		{ci.OpFetchAdd, "fetch-and-add at ", ci.RemoteAtomic}} {
-		if x.op == ci.OpFetchAdd && p.A.QP.CA.Attr.Atomicity == ci.AtomicNone {
+		{ci.OpFetchAdd, "fetch-and-add at ", ci.RemoteAtomic},
+		{ci.OpCompareSwap, "compare-and-swap at ", ci.RemoteAtomic}} {
+		if x.needs == ci.RemoteAtomic && p.A.QP.CA.Attr.Atomicity == ci.AtomicNone {
 			continue
 		}
 		if have&x.needs != 0 {
@@ -202,13 +189,12 @@ func smallPage(a *ci.CAAttr) uint64 {
 	return a.PageSizes[0]
 }
 
-var CIRegisterMR04 = mrCases.Must("CI-RegisterMR-04", "IBTA 11.2.8", "ci_register_mr (35), ci_register_mr_remap (36)",
-	"A region that is registered with an IOVA has that address for SGEs and for peers. An IOVA with another offset "+
-		"in its page is rejected.")
+var ciRegisterMR04 = mrCases.Must("CI-RegisterMR-04", "IBTA 11.2.8",
+	"ci_register_mr (35), ci_register_mr_remap (36)",
+	"A region that is registered with an IOVA has that address for SGEs and for peers. An IOVA with another "+
+		"offset in its page is rejected.")
 
-var _ = mrCases.Add("mr.iova", "a region with an IOVA", mrIOVA, CIRegisterMR04)
-
-func mrIOVA(t *validate.T) {
+var _ = mrCases.Add("mr.iova", "a region with an IOVA", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
 	page := smallPage(t.Attr())
 	mem := make([]byte, 3*page+123)
@@ -244,11 +230,9 @@ func mrIOVA(t *validate.T) {
 		SGL: []ci.SGE{{Addr: want, Length: 4096, LKey: mr.Region().LKey}}}, ci.WCSuccess)
 	p.Fence()
 	kit.SameBytes(t, "bytes sent from the IOVA", p.B.Buf.Bytes[:4096], b)
-}
+}, ciRegisterMR04)
 
-var _ = mrCases.Add("mr.iova.offset", "an IOVA with another offset in the page", mrIOVAOffset, CIRegisterMR04)
-
-func mrIOVAOffset(t *validate.T) {
+var _ = mrCases.Add("mr.iova.offset", "an IOVA with another offset in the page", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	page := smallPage(ca.Attr)
@@ -260,13 +244,12 @@ func mrIOVAOffset(t *validate.T) {
 			fmt.Sprintf("PD.RegisterMR with an IOVA whose offset in the page is %d bytes larger than that of the "+
 				"memory", d), ci.InvalidParameter)
 	}
-}
-
-var CIRegisterMR05 = mrCases.Must("CI-RegisterMR-05", "IBTA 10.6.2", "ZeroBased; CapZeroBased",
-	"The first byte of a zero-based region has address 0.")
+}, ciRegisterMR04)
 
 var _ = mrCases.Needing(validate.Needs{Caps: ci.CapZeroBased}).Add("mr.zero-based", "a zero-based region",
-	mrZeroBased, CIRegisterMR05)
+	mrZeroBased,
+	mrCases.Must("CI-RegisterMR-05", "IBTA 10.6.2", "ZeroBased; CapZeroBased",
+		"The first byte of a zero-based region has address 0."))
 
 func mrZeroBased(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -296,12 +279,7 @@ func mrZeroBased(t *validate.T) {
 		SGL: []ci.SGE{{Addr: 0, Length: 100, LKey: local.Region().LKey}}}, ci.WCSuccess)
 }
 
-var CIRegisterMR06 = mrCases.Must("CI-RegisterMR-06", "IBTA 11.2.8", "ci_register_mr (35), ci_register_mr_remap (36)",
-	"Missing memory, a range outside the memory, or unknown access rights fail with InvalidParameter.")
-
-var _ = mrCases.Add("mr.refused", "no memory, ranges outside, unknown access rights", mrRefused, CIRegisterMR06)
-
-func mrRefused(t *validate.T) {
+var _ = mrCases.Add("mr.refused", "no memory, ranges outside, unknown access rights", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	mem := ci.Bytes(make([]byte, 4096))
@@ -332,23 +310,21 @@ func mrRefused(t *validate.T) {
 		return
 	}
 	kit.WantRefused(t, mr, err, "PD.RegisterMR of an empty memory", ci.InvalidParameter)
-}
+}, mrCases.Must("CI-RegisterMR-06", "IBTA 11.2.8", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"Missing memory, a range outside the memory, or unknown access rights fail with InvalidParameter."))
 
-var CIRegisterMR07 = mrCases.Must("CI-RegisterMR-07", "CI Memory", "Memory.Slice, ReadAt, WriteAt",
-	"Memory without a direct view, or with views in pieces, is used like any other or rejected with InvalidParameter.")
+var ciRegisterMR07 = mrCases.Must("CI-RegisterMR-07", "CI Memory", "Memory.Slice, ReadAt, WriteAt",
+	"Memory without a direct view, or with views in pieces, is used like any other or rejected with "+
+		"InvalidParameter.")
 
-var _ = mrCases.Add("mr.memory.copied", "memory with only ReadAt and WriteAt", mrMemoryCopied, CIRegisterMR07)
-
-func mrMemoryCopied(t *validate.T) {
+var _ = mrCases.Add("mr.memory.copied", "memory with only ReadAt and WriteAt", func(t *validate.T) {
 	mrMemory(t, "memory without a direct view", func(b []byte) ci.Memory { return kit.CopyMemory{B: b} })
-}
+}, ciRegisterMR07)
 
-var _ = mrCases.Add("mr.memory.pieces", "memory in extents", mrMemoryPieces, CIRegisterMR07)
-
-func mrMemoryPieces(t *validate.T) {
+var _ = mrCases.Add("mr.memory.pieces", "memory in extents", func(t *validate.T) {
 	mrMemory(t, "memory in pieces of 1000 bytes",
 		func(b []byte) ci.Memory { return kit.PiecedMemory{Memory: ci.Bytes(b), Piece: 1000} })
-}
+}, ciRegisterMR07)
 
 // mrMemory transfers data to and from a kind of memory, if the driver accepts it.
 func mrMemory(t *validate.T, kind string, of func([]byte) ci.Memory) {
@@ -377,13 +353,7 @@ func mrMemory(t *validate.T, kind string, of func([]byte) ci.Memory) {
 	kit.SameBytes(t, "message received into "+kind, mem[1000:6000], msg)
 }
 
-var CIRegisterMR08 = mrCases.Must("CI-RegisterMR-08", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
-	"Local write is required for memory that the HCA writes for its own consumer.")
-
-var _ = mrCases.Add("mr.local-write", "receive and read into a region without local write", mrLocalWrite,
-	CIRegisterMR08)
-
-func mrLocalWrite(t *validate.T) {
+var _ = mrCases.Add("mr.local-write", "receive and read into a region without local write", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	for _, a := range kit.Variants(t, "access", []ci.Access{0, ci.RemoteRead}) {
 		b := p.A.CA.Buf(p.A.PD, 64, a)
@@ -401,11 +371,10 @@ func mrLocalWrite(t *validate.T) {
 		kit.SameBytes(t, "memory of the region", r.Bytes, make([]byte, 64))
 		p.Reconnect()
 	}
-}
+}, mrCases.Must("CI-RegisterMR-08", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"Local write is required for memory that the HCA writes for its own consumer."))
 
-var _ = mrCases.Add("mr.pd.local", "an SGE with the key of another PD", mrPDLocal, req.SAS2_3_07, req.SAS2_3_12)
-
-func mrPDLocal(t *validate.T) {
+var _ = mrCases.Add("mr.pd.local", "an SGE with the key of another PD", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.A.CA.Buf(p.A.CA.PD(), 64, kit.AllAccess)
 	p.WantStatus("RDMA WRITE from a region of another PD",
@@ -413,34 +382,28 @@ func mrPDLocal(t *validate.T) {
 	p.WantStatus("RDMA READ into a region of another PD",
 		ci.SendWR{Op: ci.OpRead, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 	kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 64))
-}
+}, req.SAS2_3_07, req.SAS2_3_12)
 
 var _ = mrCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("mr.pd.datagram",
-	"receive a datagram into a region of another PD", mrPDDatagram, req.SAS2_3_07, req.SAS2_3_12)
+	"receive a datagram into a region of another PD", func(t *validate.T) {
+		p := kit.UD(t, kit.Size(4096))
+		b := p.B.CA.Buf(p.B.CA.PD(), 256, kit.AllAccess)
+		p.A.Buf.Fill(t, 0, 64)
+		p.B.Recv(ci.RecvWR{ID: 1, SGL: b.SGL(0, 256)})
+		p.A.Send(p.A.SendWR(2, 0, 64))
+		p.A.CQ.WaitOK(2)
+		p.B.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
+		kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 256))
+	}, req.SAS2_3_07, req.SAS2_3_12)
 
-func mrPDDatagram(t *validate.T) {
-	p := kit.UD(t, kit.Size(4096))
-	b := p.B.CA.Buf(p.B.CA.PD(), 256, kit.AllAccess)
-	p.A.Buf.Fill(t, 0, 64)
-	p.B.Recv(ci.RecvWR{ID: 1, SGL: b.SGL(0, 256)})
-	p.A.Send(p.A.SendWR(2, 0, 64))
-	p.A.CQ.WaitOK(2)
-	p.B.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
-	kit.SameBytes(t, "memory of the region", b.Bytes, make([]byte, 256))
-}
-
-var _ = mrCases.Add("mr.pd.remote", "a peer uses the key of another PD", mrPDRemote, req.SAS2_3_07)
-
-func mrPDRemote(t *validate.T) {
+var _ = mrCases.Add("mr.pd.remote", "a peer uses the key of another PD", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.CA.PD(), 64, kit.AllAccess)
 	p.WantUntouched("a region of another PD than the QP's", b.Remote(0), b.Bytes)
 	p.WantDenied("RDMA READ from a region of another PD than the QP's", ci.OpRead, 8, b.Remote(0))
-}
+}, req.SAS2_3_07)
 
-var _ = mrCases.Add("mr.unknown-key", "keys that were never issued", mrUnknownKey, req.SAS2_3_12, req.SAS2_3_17)
-
-func mrUnknownKey(t *validate.T) {
+var _ = mrCases.Add("mr.unknown-key", "keys that were never issued", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	known := map[ci.Key]bool{p.A.Buf.LKey: true, p.B.Buf.LKey: true, p.A.Buf.RKey: true, p.B.Buf.RKey: true}
 	for _, k := range keysBeside(t, p.A.Buf.LKey) {
@@ -457,7 +420,7 @@ func mrUnknownKey(t *validate.T) {
 				ci.Remote{Addr: p.B.Buf.Addr, RKey: k})
 		}
 	}
-}
+}, req.SAS2_3_12, req.SAS2_3_17)
 
 // keysBeside returns keys that differ from an issued one in one bit, and others.
 func keysBeside(t *validate.T, k ci.Key) []ci.Key {
@@ -468,12 +431,7 @@ func keysBeside(t *validate.T, k ci.Key) []ci.Key {
 	return keys
 }
 
-var CIRegisterMR09 = mrCases.Must("CI-RegisterMR-09", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
-	"All registered regions have different keys.")
-
-var _ = mrCases.Add("mr.keys.unique", "keys of 256 regions", mrKeysUnique, CIRegisterMR09)
-
-func mrKeysUnique(t *validate.T) {
+var _ = mrCases.Add("mr.keys.unique", "keys of 256 regions", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	seen := map[ci.Key]bool{}
@@ -486,14 +444,10 @@ func mrKeysUnique(t *validate.T) {
 			uint32(r.RKey))
 		seen[r.LKey], seen[r.RKey] = true, true
 	}
-}
+}, mrCases.Must("CI-RegisterMR-09", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"All registered regions have different keys."))
 
-var CIRegisterMR10 = mrCases.Should("CI-RegisterMR-10", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
-	"Keys are not predictable, and a new region does not get the key of the region destroyed last.")
-
-var _ = mrCases.Add("mr.keys.guess", "predictability of keys", mrKeysGuess, CIRegisterMR10)
-
-func mrKeysGuess(t *validate.T) {
+var _ = mrCases.Add("mr.keys.guess", "predictability of keys", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	mem := make([]byte, 64)
@@ -526,19 +480,14 @@ func mrKeysGuess(t *validate.T) {
 			"a key other than that of the destroyed region", "%#x, the same key", uint32(old))
 		kit.Destroy(t, next, "MR")
 	}
-}
+}, mrCases.Should("CI-RegisterMR-10", "IBTA 10.6.3", "ci_register_mr (35), ci_register_mr_remap (36)",
+	"Keys are not predictable, and a new region does not get the key of the region destroyed last."))
 
-var CIQueryMR01 = mrCases.Must("CI-QueryMR-01", "IBTA 11.2.8", "ci_query_mr (39)",
-	"Region and Query return the same values, the PD and the access rights. The enforced bounds contain the "+
-		"requested range.")
-
-var _ = mrCases.Case(validate.Case{
-	ID:      "mr.query",
-	Title:   "Region, Query, bounds and PD",
-	Feature: validate.FeatureMR,
-	Checks:  []string{req.SAS2_1_02.ID},
-	Run:     mrQuery,
-}, CIQueryMR01, req.SAS2_1_02)
+var _ = mrCases.With(validate.Case{Checks: []string{req.SAS2_1_02.ID}}).Add("mr.query",
+	"Region, Query, bounds and PD", mrQuery,
+	mrCases.Must("CI-QueryMR-01", "IBTA 11.2.8", "ci_query_mr (39)",
+		"Region and Query return the same values, the PD and the access rights. The enforced bounds contain the "+
+			"requested range."), req.SAS2_1_02)
 
 func mrQuery(t *validate.T) {
 	ca := kit.Open(t)
@@ -582,12 +531,7 @@ func wantQuery(t *validate.T, mr ci.MR, pd ci.PD, access ci.Access) {
 	}
 }
 
-var CIDeregisterMR01 = mrCases.Must("CI-DeregisterMR-01", "IBTA 11.2.8", "ci_deregister_mr (43)",
-	"A local request with the key of a destroyed region completes with a local protection error.")
-
-var _ = mrCases.Add("mr.destroy.local", "send from a destroyed region", mrDestroyLocal, CIDeregisterMR01)
-
-func mrDestroyLocal(t *validate.T) {
+var _ = mrCases.Add("mr.destroy.local", "send from a destroyed region", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.A.CA.Buf(p.A.PD, 64, kit.AllAccess)
 	from := ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}
@@ -603,14 +547,13 @@ func mrDestroyLocal(t *validate.T) {
 	p.A.Send(p.A.SendWR(1, 0, 64))
 	p.B.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
 	kit.SameBytes(t, "memory of the destroyed region", r.Bytes, make([]byte, 64))
-}
+}, mrCases.Must("CI-DeregisterMR-01", "IBTA 11.2.8", "ci_deregister_mr (43)",
+	"A local request with the key of a destroyed region completes with a local protection error."))
 
-var CIDeregisterMR02 = mrCases.Must("CI-DeregisterMR-02", "IBTA 11.2.8", "ci_deregister_mr (43)",
+var ciDeregisterMR02 = mrCases.Must("CI-DeregisterMR-02", "IBTA 11.2.8", "ci_deregister_mr (43)",
 	"A remote request with the key of a destroyed region completes with a remote access error.")
 
-var _ = mrCases.Add("mr.destroy.remote", "write to a destroyed region", mrDestroyRemote, CIDeregisterMR02)
-
-func mrDestroyRemote(t *validate.T) {
+var _ = mrCases.Add("mr.destroy.remote", "write to a destroyed region", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
 	p.WantWrite("the region", b.Remote(0), b.Bytes)
@@ -620,15 +563,9 @@ func mrDestroyRemote(t *validate.T) {
 	if t.Attr().Atomicity != ci.AtomicNone {
 		p.WantDenied("fetch-and-add at the destroyed region", ci.OpFetchAdd, 8, b.Remote(0))
 	}
-}
+}, ciDeregisterMR02)
 
-var CIDeregisterMR03 = mrCases.Must("CI-DeregisterMR-03", "CI Memory", "ci_deregister_mr (43)",
-	"The HCA does not access the memory of a region after its Destroy has returned, whatever peers do.")
-
-var _ = mrCases.Add("mr.destroy.under-load", "destroy a region while a peer writes to it", mrDestroyUnderLoad,
-	CIDeregisterMR03, CIDeregisterMR02)
-
-func mrDestroyUnderLoad(t *validate.T) {
+var _ = mrCases.Add("mr.destroy.under-load", "destroy a region while a peer writes to it", func(t *validate.T) {
 	const size, rounds, outstanding = 8 << 10, 8, 4
 	p := kit.RC(t, kit.Size(2*size))
 	for i := range p.A.Buf.Bytes {
@@ -664,7 +601,9 @@ func mrDestroyUnderLoad(t *validate.T) {
 		kit.SameBytes(t, "memory of a region after its Destroy, when all writes have ended", b.Bytes, after)
 		kit.Equal(t, "status of the first RDMA WRITE after the Destroy", st.String(), ci.WCRemAccessErr.String())
 	}
-}
+}, mrCases.Must("CI-DeregisterMR-03", "CI Memory", "ci_deregister_mr (43)",
+	"The HCA does not access the memory of a region after its Destroy has returned, whatever peers do."),
+	ciDeregisterMR02)
 
 // hammer writes to a region until a write fails, with several writes outstanding. It runs on another goroutine and
 // therefore only reports failures.
@@ -715,11 +654,8 @@ func (h *hammer) run() ci.WCStatus {
 				Remote: h.b.Remote(0),
 			}
 			if n, err := h.a.PostSend([]ci.SendWR{wr}); n != 1 {
-				h.t.Report(validate.Failure{
-					Where:    "QP.PostSend",
-					Expected: "1 request accepted",
-					Got:      kit.Describe(err),
-				})
+				h.t.Report(validate.Failure{Where: "QP.PostSend", Expected: "1 request accepted",
+					Got: kit.Describe(err)})
 				return ci.WCGeneralErr
 			}
 		}
@@ -741,52 +677,26 @@ func (h *hammer) run() ci.WCStatus {
 	}
 }
 
-var CIDeregisterMR04 = mrCases.Must("CI-DeregisterMR-04", "IBTA 11.2.8", "ci_deregister_mr (43)",
+var ciDeregisterMR04 = mrCases.Must("CI-DeregisterMR-04", "IBTA 11.2.8", "ci_deregister_mr (43)",
 	"A verb on a destroyed region fails with InvalidMRHandle.")
 
-var _ = mrCases.Add("mr.stale", "use a destroyed region", mrStale, CIDeregisterMR04)
-
-func mrStale(t *validate.T) {
-	ca := kit.Open(t)
-	pd := ca.PD()
-	b := ca.Buf(pd, 64, kit.AllAccess)
-	kit.DestroyTwice(t, b, "MR", ci.InvalidMRHandle)
-	_, err := b.Query()
-	kit.WantExactly(t, err, "MR.Query after Destroy", ci.InvalidMRHandle)
-	if t.Claims().Has(ci.CapModifyMR) {
-		kit.WantExactly(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{}), "MR.Modify after Destroy",
-			ci.InvalidMRHandle)
-	}
-	if t.Claims().Has(ci.CapSharedMR) {
-		mr, err := pd.RegisterSMR(b.MR, 0, ci.LocalWrite)
-		kit.WantRefused(t, mr, err, "PD.RegisterSMR of a destroyed region", ci.InvalidMRHandle)
-	}
-}
-
-var _ = mrCases.Case(validate.Case{
-	ID:         "mr.loop",
-	Title:      "register and deregister, ten times the size of the table",
-	Feature:    validate.FeatureMR,
-	Exhaustive: exhaustiveTime,
-	Run:        mrLoop,
-}, req.SAS2_3_28, req.SAS2_3_24)
-
-func mrLoop(t *validate.T) {
-	ca := kit.Open(t)
-	pd := ca.PD()
-	mem := ci.Bytes(make([]byte, 4096))
-	const maxRounds = 20000
-	n := 10 * ca.Attr.MaxMRs
-	if n > maxRounds && !t.Profile().Exhaustive {
-		n = maxRounds
-		t.Note("only %d rounds; ten times the size of the table would be %d", n, 10*ca.Attr.MaxMRs)
-	}
-	for i := range n {
-		mr, err := pd.RegisterMR(ci.MRCreate{Memory: mem, Access: kit.AllAccess})
-		if err == nil {
-			err = mr.Destroy()
+var _ = mrCases.With(validate.Case{Exhaustive: exhaustiveTime}).Add("mr.loop",
+	"register and deregister, ten times the size of the table", func(t *validate.T) {
+		ca := kit.Open(t)
+		pd := ca.PD()
+		mem := ci.Bytes(make([]byte, 4096))
+		const maxRounds = 20000
+		n := 10 * ca.Attr.MaxMRs
+		if n > maxRounds && !t.Profile().Exhaustive {
+			n = maxRounds
+			t.Note("only %d rounds; ten times the size of the table would be %d", n, 10*ca.Attr.MaxMRs)
 		}
-		kit.OK(t, err, fmt.Sprintf("PD.RegisterMR and MR.Destroy, round %d of %d", i+1, n))
-	}
-	kit.Destroy(t, ca.Buf(pd, 64, kit.AllAccess), "MR after the rounds")
-}
+		for i := range n {
+			mr, err := pd.RegisterMR(ci.MRCreate{Memory: mem, Access: kit.AllAccess})
+			if err == nil {
+				err = mr.Destroy()
+			}
+			kit.OK(t, err, fmt.Sprintf("PD.RegisterMR and MR.Destroy, round %d of %d", i+1, n))
+		}
+		kit.Destroy(t, ca.Buf(pd, 64, kit.AllAccess), "MR after the rounds")
+	}, req.SAS2_3_28, req.SAS2_3_24)

@@ -79,12 +79,7 @@ func (s *fastStage) fails(t *validate.T, what string, wr ci.SendWR) {
 	s.p.Reconnect()
 }
 
-var CIAllocFastReg01 = mrFastCases.Must("CI-AllocFastReg-01", "IBTA 11.2.8", "ci_alloc_fast_reg_mr (48); OpFastReg",
-	"A page count of 0 or above MaxFastRegPages is rejected.")
-
-var _ = mrFastCases.Add("mr.fast.alloc", "invalid page counts", fastAlloc, CIAllocFastReg01)
-
-func fastAlloc(t *validate.T) {
+var _ = mrFastCases.Add("mr.fast.alloc", "invalid page counts", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	for _, n := range kit.Variants(t, "pages", []int{0, -1, ca.Attr.MaxFastRegPages + 1}) {
@@ -94,13 +89,14 @@ func fastAlloc(t *validate.T) {
 	mr, err := pd.AllocFastRegMR(ca.Attr.MaxFastRegPages)
 	kit.OK(t, err, fmt.Sprintf("PD.AllocFastRegMR of %d pages, the value of MaxFastRegPages", ca.Attr.MaxFastRegPages))
 	kit.DestroyTwice(t, kit.Own(t, mr, "MR"), "fast registration MR", ci.InvalidMRHandle)
-}
+}, mrFastCases.Must("CI-AllocFastReg-01", "IBTA 11.2.8", "ci_alloc_fast_reg_mr (48); OpFastReg",
+	"A page count of 0 or above MaxFastRegPages is rejected."))
 
-var CIFastReg01 = mrFastCases.Must("CI-FastReg-01", "IBTA 10.6.4", "ci_alloc_fast_reg_mr (48); OpFastReg",
+var ciFastReg01 = mrFastCases.Must("CI-FastReg-01", "IBTA 10.6.4", "ci_alloc_fast_reg_mr (48); OpFastReg",
 	"A fast registration grants access to its pages, in their order and with its access rights, once its request "+
 		"has been executed. Before that the region grants no access.")
 
-var _ = mrFastCases.Add("mr.fast.use", "register, write, read, receive", fastUse, CIFastReg01, req.SAS2_3_17)
+var _ = mrFastCases.Add("mr.fast.use", "register, write, read, receive", fastUse, ciFastReg01, req.SAS2_3_17)
 
 func fastUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -132,9 +128,7 @@ func fastUse(t *validate.T) {
 	p.WantDenied("RDMA WRITE to the destroyed region", ci.OpWrite, 8, to)
 }
 
-var _ = mrFastCases.Add("mr.fast.rights", "access rights and operations", fastRights, CIFastReg01)
-
-func fastRights(t *validate.T) {
+var _ = mrFastCases.Add("mr.fast.rights", "access rights and operations", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
 	for _, a := range kit.Variants(t, "access", rightsOf(t.Attr())) {
@@ -144,13 +138,13 @@ func fastRights(t *validate.T) {
 		probeRights(p, "a fast-registered region with "+rightNames(a), s.register(t, a), a)
 		s.invalidate(t, s.key)
 	}
-}
+}, ciFastReg01)
 
-var CIFastReg03 = mrFastCases.Must("CI-FastReg-03", "IBTA 10.6.4", "ci_alloc_fast_reg_mr (48); OpFastReg",
+var ciFastReg03 = mrFastCases.Must("CI-FastReg-03", "IBTA 10.6.4", "ci_alloc_fast_reg_mr (48); OpFastReg",
 	"Requests after a fast registration in the same queue are executed after it.")
 
-var _ = mrFastCases.Add("mr.fast.behind", "a request that uses the key directly after the registration", fastThenUse,
-	CIFastReg03)
+var _ = mrFastCases.Add("mr.fast.behind", "a request that uses the key directly after the registration",
+	fastThenUse, ciFastReg03)
 
 func fastThenUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -172,10 +166,11 @@ func fastThenUse(t *validate.T) {
 		s.mem[:500])
 }
 
-var CILocalInv01 = mrFastCases.Must("CI-LocalInv-01", "IBTA 10.6.6", "OpLocalInv, SendInvalidate",
+var ciLocalInv01 = mrFastCases.Must("CI-LocalInv-01", "IBTA 10.6.6", "OpLocalInv, SendInvalidate",
 	"After a local invalidate the key grants no access, and the region can be registered again with another key.")
 
-var _ = mrFastCases.Add("mr.fast.local-inv", "invalidate, register again", fastLocalInv, CILocalInv01, CIDeregisterMR02)
+var _ = mrFastCases.Add("mr.fast.local-inv", "invalidate, register again", fastLocalInv, ciLocalInv01,
+	ciDeregisterMR02)
 
 func fastLocalInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -192,12 +187,7 @@ func fastLocalInv(t *validate.T) {
 	}
 }
 
-var CILocalInv02 = mrFastCases.Must("CI-LocalInv-02", "IBTA 10.6.6", "OpLocalInv, SendInvalidate",
-	"A local invalidate of a key that the HCA has not issued fails.")
-
-var _ = mrFastCases.Add("mr.fast.unknown-inv", "invalidate an unknown key", fastUnknownInv, CILocalInv02)
-
-func fastUnknownInv(t *validate.T) {
+var _ = mrFastCases.Add("mr.fast.unknown-inv", "invalidate an unknown key", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
 	to := s.register(t, kit.AllAccess)
@@ -208,15 +198,14 @@ func fastUnknownInv(t *validate.T) {
 		ci.SendWR{ID: 1, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: key})
 	s.fails(t, "a local invalidate of key 0", ci.SendWR{ID: 2, Op: ci.OpLocalInv, Flags: ci.SendSignaled})
 	p.WantWrite("the region whose key was not invalidated", to, s.mem[:64])
-}
+}, mrFastCases.Must("CI-LocalInv-02", "IBTA 10.6.6", "OpLocalInv, SendInvalidate",
+	"A local invalidate of a key that the HCA has not issued fails."))
 
-var CIFastReg02 = mrFastCases.Must("CI-FastReg-02", "IBTA 10.6.4", "ci_alloc_fast_reg_mr (48); OpFastReg",
-	"A fast registration with more pages than allocated, with a key that is not the region's, or of a valid region "+
-		"fails and changes nothing.")
+var ciFastReg02 = mrFastCases.Must("CI-FastReg-02", "IBTA 10.6.4", "ci_alloc_fast_reg_mr (48); OpFastReg",
+	"A fast registration with more pages than allocated, with a key that is not the region's, or of a valid "+
+		"region fails and changes nothing.")
 
-var _ = mrFastCases.Add("mr.fast.twice", "register a valid region", fastTwice, CIFastReg02)
-
-func fastTwice(t *validate.T) {
+var _ = mrFastCases.Add("mr.fast.twice", "register a valid region", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
 	to := s.register(t, kit.AllAccess)
@@ -224,11 +213,9 @@ func fastTwice(t *validate.T) {
 	p.WantWrite("the region with its key", to, s.mem[:64])
 	p.WantDenied("RDMA WRITE with the key of the failed registration", ci.OpWrite, 8,
 		ci.Remote{Addr: to.Addr, RKey: s.key})
-}
+}, ciFastReg02)
 
-var _ = mrFastCases.Add("mr.fast.key", "a key of another region", fastKey, CIFastReg02)
-
-func fastKey(t *validate.T) {
+var _ = mrFastCases.Add("mr.fast.key", "a key of another region", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	s := newFast(t, p, 1)
 	wr := s.wr(1, kit.AllAccess)
@@ -237,11 +224,9 @@ func fastKey(t *validate.T) {
 	s.fails(t, "a fast registration with another index in the key", wr)
 	p.WantDenied("RDMA WRITE with that key", ci.OpWrite, 8, ci.Remote{Addr: 0x40000, RKey: wrong})
 	p.WantWrite("the region, registered with a key of its own", s.register(t, kit.AllAccess), s.mem[:64])
-}
+}, ciFastReg02)
 
-var _ = mrFastCases.Add("mr.fast.pages", "too many pages", fastPages, CIFastReg02)
-
-func fastPages(t *validate.T) {
+var _ = mrFastCases.Add("mr.fast.pages", "too many pages", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	big := newFast(t, p, 2)
 	s := newFast(t, p, 1)
@@ -252,16 +237,9 @@ func fastPages(t *validate.T) {
 	s.ext.FastReg.Length++
 	s.fails(t, "a fast registration of more bytes than its pages have", wr)
 	p.WantWrite("the region, registered with one page", s.register(t, kit.AllAccess), s.mem[:64])
-}
+}, ciFastReg02)
 
-var CIFastReg04 = mrFastCases.Must("CI-FastReg-04", "IBTA 11.4.1", "ci_alloc_fast_reg_mr (48); OpFastReg",
-	"A fast registration with no page, with a page size that the HCA does not support, with a page whose address is "+
-		"not a multiple of that size, with an offset that is not that of its address, with more bytes than its pages "+
-		"have, or with invalid access rights fails and changes nothing.")
-
-var _ = mrFastCases.Add("mr.fast.refused", "invalid pages, sizes, offsets and rights", fastRefused, CIFastReg04)
-
-func fastRefused(t *validate.T) {
+var _ = mrFastCases.Add("mr.fast.refused", "invalid pages, sizes, offsets and rights", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
 	s := newFast(t, p, 2)
 	page := s.page
@@ -274,7 +252,8 @@ func fastRefused(t *validate.T) {
 		{"no bytes", func(f *ci.FastReg) { f.Length = 0 }},
 		{"half of the smallest page size", func(f *ci.FastReg) { f.PageShift--; f.Length = page / 2 }},
 		{"pages of 2^64 bytes", func(f *ci.FastReg) { f.PageShift = 64 }},
-		{"a first page that begins inside of one", func(f *ci.FastReg) { f.Pages = []uint64{s.pages[0] + 8, s.pages[1]} }},
+		{"a first page that begins inside of one",
+			func(f *ci.FastReg) { f.Pages = []uint64{s.pages[0] + 8, s.pages[1]} }},
 		{"a last page that begins in the middle of one", func(f *ci.FastReg) {
 			f.Pages, f.Length = []uint64{s.pages[1], s.pages[0] + page/2}, page+page/2
 		}},
@@ -304,11 +283,12 @@ func fastRefused(t *validate.T) {
 		p.Reconnect()
 	}
 	p.WantWrite("the region, registered after failures", s.register(t, kit.AllAccess), s.mem[:2*page])
-}
+}, mrFastCases.Must("CI-FastReg-04", "IBTA 11.4.1", "ci_alloc_fast_reg_mr (48); OpFastReg",
+	"A fast registration with no page, with a page size that the HCA does not support, with a page whose address "+
+		"is not a multiple of that size, with an offset that is not that of its address, with more bytes than "+
+		"its pages have, or with invalid access rights fails and changes nothing."))
 
-var _ = mrFastCases.Add("mr.fast.offset", "offsets in the first page, odd lengths", fastOffset, CIFastReg01)
-
-func fastOffset(t *validate.T) {
+var _ = mrFastCases.Add("mr.fast.offset", "offsets in the first page, odd lengths", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
 	s := newFast(t, p, 3)
 	page := s.page
@@ -329,13 +309,14 @@ func fastOffset(t *validate.T) {
 			ci.Remote{Addr: to.Addr + x.n, RKey: to.RKey})
 		s.invalidate(t, s.key)
 	}
-}
+}, ciFastReg01)
 
-var CISendInv01 = mrFastCases.Must("CI-SendInv-01", "IBTA 9.4", "OpLocalInv, SendInvalidate",
-	"A SEND with invalidate invalidates the key at its receiver. The receive completion has WCInvalidated and the key.")
+var ciSendInv01 = mrFastCases.Must("CI-SendInv-01", "IBTA 9.4", "OpLocalInv, SendInvalidate",
+	"A SEND with invalidate invalidates the key at its receiver. The receive completion has WCInvalidated and "+
+		"the key.")
 
 var _ = mrFastCases.Needing(validate.Needs{Caps: ci.CapFastReg | ci.CapSendInvalidate}).Add("mr.fast.send-inv",
-	"the peer invalidates", fastSendInv, CISendInv01)
+	"the peer invalidates", fastSendInv, ciSendInv01)
 
 func fastSendInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))

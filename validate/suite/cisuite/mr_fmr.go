@@ -52,13 +52,7 @@ func (s *fmrStage) mapped(t *validate.T, pages []uint64, iova uint64) ci.Region 
 	return r
 }
 
-var CIAllocFMR01 = mrFMRCases.Must("CI-AllocFMR-01", "CI FMR", "ci_alloc_mlnx_fmr (44)",
-	"Page or map counts that are 0 or above the limits, an unsupported page size, and invalid access rights are "+
-		"rejected.")
-
-var _ = mrFMRCases.Add("mr.fmr.refused", "invalid counts, page sizes and access rights", fmrRefused, CIAllocFMR01)
-
-func fmrRefused(t *validate.T) {
+var _ = mrFMRCases.Add("mr.fmr.refused", "invalid counts, page sizes and access rights", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	good := ci.FMRCreate{MaxPages: 4, MaxMaps: 1, PageShift: pageShift(ca.Attr), Access: kit.AllAccess}
@@ -81,12 +75,14 @@ func fmrRefused(t *validate.T) {
 		f, err := pd.AllocFMR(c)
 		kit.WantRefused(t, f, err, "PD.AllocFMR with "+x.what, x.want)
 	}
-}
+}, mrFMRCases.Must("CI-AllocFMR-01", "CI FMR", "ci_alloc_mlnx_fmr (44)",
+	"Page or map counts that are 0 or above the limits, an unsupported page size, and invalid access rights are "+
+		"rejected."))
 
-var CIMapFMR01 = mrFMRCases.Must("CI-MapFMR-01", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
+var ciMapFMR01 = mrFMRCases.Must("CI-MapFMR-01", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
 	"A mapped FMR grants access to its pages, in their order and with its access rights, and to nothing else.")
 
-var _ = mrFMRCases.Add("mr.fmr.use", "map, write, read, receive", fmrUse, CIMapFMR01, req.SAS2_3_17)
+var _ = mrFMRCases.Add("mr.fmr.use", "map, write, read, receive", fmrUse, ciMapFMR01, req.SAS2_3_17)
 
 func fmrUse(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -114,9 +110,7 @@ func fmrUse(t *validate.T) {
 	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 }
 
-var _ = mrFMRCases.Add("mr.fmr.rights", "access rights and operations", fmrRights, CIMapFMR01)
-
-func fmrRights(t *validate.T) {
+var _ = mrFMRCases.Add("mr.fmr.rights", "access rights and operations", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	for _, a := range kit.Variants(t, "access", rightsOf(t.Attr())) {
 		if illegal(a) {
@@ -128,14 +122,12 @@ func fmrRights(t *validate.T) {
 		kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 		kit.Destroy(t, f.FMR, "FMR")
 	}
-}
+}, ciMapFMR01)
 
-var CIMapFMR02 = mrFMRCases.Must("CI-MapFMR-02", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
+var ciMapFMR02 = mrFMRCases.Must("CI-MapFMR-02", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
 	"An FMR can be mapped MaxMaps times between unmaps. One more Map fails with InsufficientResources.")
 
-var _ = mrFMRCases.Add("mr.fmr.maps", "map as often as permitted, and once more", fmrMaps, CIMapFMR02)
-
-func fmrMaps(t *validate.T) {
+var _ = mrFMRCases.Add("mr.fmr.maps", "map as often as permitted, and once more", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	maps := min(64, t.Attr().MaxMapsPerFMR)
 	f := newFMR(t, p.B.CA, p.B.PD, 2, maps, kit.AllAccess)
@@ -153,14 +145,9 @@ func fmrMaps(t *validate.T) {
 		p.WantWrite("the page mapped last, after the rejected FMR.Map", r.Remote(0), at[:64])
 		kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 	}
-}
+}, ciMapFMR02)
 
-var CIMapFMR03 = mrFMRCases.Must("CI-MapFMR-03", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
-	"No pages, more than MaxPages, or a page or address that is not page-aligned fail with InvalidParameter.")
-
-var _ = mrFMRCases.Add("mr.fmr.pages", "too many pages, none, and unaligned ones", fmrPages, CIMapFMR03)
-
-func fmrPages(t *validate.T) {
+var _ = mrFMRCases.Add("mr.fmr.pages", "too many pages, none, and unaligned ones", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	f := newFMR(t, ca, pd, 3, 1, kit.AllAccess)
@@ -194,13 +181,13 @@ func fmrPages(t *validate.T) {
 	_, err = small.Map(f.pages[:2], 0x40000)
 	kit.OK(t, err, "FMR.Map after rejected calls")
 	kit.OK(t, pd.UnmapFMRs([]ci.FMR{small}), "PD.UnmapFMRs")
-}
+}, mrFMRCases.Must("CI-MapFMR-03", "CI FMR", "ci_map_phys_mlnx_fmr (45)",
+	"No pages, more than MaxPages, or a page or address that is not page-aligned fail with InvalidParameter."))
 
-var CIUnmapFMR01 = mrFMRCases.Must("CI-UnmapFMR-01", "CI FMR", "ci_unmap_mlnx_fmr (46)",
-	"After UnmapFMRs the keys of all FMRs of the batch grant no access, and each FMR can be mapped MaxMaps times "+
-		"again.")
-
-var _ = mrFMRCases.Add("mr.fmr.unmap", "unmap a batch", fmrUnmap, CIUnmapFMR01, CIMapFMR02)
+var _ = mrFMRCases.Add("mr.fmr.unmap", "unmap a batch", fmrUnmap,
+	mrFMRCases.Must("CI-UnmapFMR-01", "CI FMR", "ci_unmap_mlnx_fmr (46)",
+		"After UnmapFMRs the keys of all FMRs of the batch grant no access, and each FMR can be mapped MaxMaps times "+
+			"again."), ciMapFMR02)
 
 func fmrUnmap(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -233,12 +220,7 @@ func fmrUnmap(t *validate.T) {
 	kit.OK(t, p.B.PD.UnmapFMRs(nil), "PD.UnmapFMRs of an empty batch")
 }
 
-var CIUnmapFMR02 = mrFMRCases.Must("CI-UnmapFMR-02", "CI FMR", "ci_unmap_mlnx_fmr (46)",
-	"UnmapFMRs of a batch with a destroyed FMR fails with InvalidFMRHandle and unmaps none of them.")
-
-var _ = mrFMRCases.Add("mr.fmr.unmap-gone", "unmap a batch with a destroyed FMR", fmrUnmapDestroyed, CIUnmapFMR02)
-
-func fmrUnmapDestroyed(t *validate.T) {
+var _ = mrFMRCases.Add("mr.fmr.unmap-gone", "unmap a batch with a destroyed FMR", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	f, old := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess), newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
 	kit.Destroy(t, old.FMR, "FMR")
@@ -248,14 +230,13 @@ func fmrUnmapDestroyed(t *validate.T) {
 		p.WantWrite("the other FMR of the batch", r.Remote(0), f.mem[:64])
 	}
 	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
-}
+}, mrFMRCases.Must("CI-UnmapFMR-02", "CI FMR", "ci_unmap_mlnx_fmr (46)",
+	"UnmapFMRs of a batch with a destroyed FMR fails with InvalidFMRHandle and unmaps none of them."))
 
-var CIDeallocFMR01 = mrFMRCases.Must("CI-DeallocFMR-01", "CI FMR", "ci_dealloc_mlnx_fmr (47)",
+var ciDeallocFMR01 = mrFMRCases.Must("CI-DeallocFMR-01", "CI FMR", "ci_dealloc_mlnx_fmr (47)",
 	"Destroy of a mapped FMR fails with ResourceBusy, and of a destroyed FMR with InvalidFMRHandle.")
 
-var _ = mrFMRCases.Add("mr.fmr.busy", "deallocate a mapped FMR", fmrBusy, CIDeallocFMR01, req.SAS2_3_26)
-
-func fmrBusy(t *validate.T) {
+var _ = mrFMRCases.Add("mr.fmr.busy", "deallocate a mapped FMR", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	f := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
 	r := f.mapped(t, f.pages, 0x40000)
@@ -265,11 +246,9 @@ func fmrBusy(t *validate.T) {
 	kit.DestroyTwice(t, f.FMR, "FMR", ci.InvalidFMRHandle)
 	_, err := f.Map(f.pages, 0x40000)
 	kit.WantExactly(t, err, "FMR.Map after Destroy", ci.InvalidFMRHandle)
-}
+}, ciDeallocFMR01, req.SAS2_3_26)
 
-var _ = mrFMRCases.Add("mr.fmr.dma-busy", "unmap the DMA mapping of a mapped FMR", fmrDMABusy, CIMapDMA01)
-
-func fmrDMABusy(t *validate.T) {
+var _ = mrFMRCases.Add("mr.fmr.dma-busy", "unmap the DMA mapping of a mapped FMR", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	f := newFMR(t, p.B.CA, p.B.PD, 1, 1, kit.AllAccess)
 	r := f.mapped(t, f.pages, 0x40000)
@@ -277,4 +256,4 @@ func fmrDMABusy(t *validate.T) {
 	p.WantWrite("the FMR after the rejected DMA.Destroy", r.Remote(0), f.mem[:64])
 	kit.OK(t, p.B.PD.UnmapFMRs([]ci.FMR{f.FMR}), "PD.UnmapFMRs")
 	kit.Destroy(t, f.dma, "DMA that no FMR uses")
-}
+}, ciMapDMA01)

@@ -27,7 +27,7 @@ const (
 	lastByte         // copies of the last byte fail
 )
 
-// failingMemory is memory without a direct view that fails in part. WritePieces copies several pieces at once, for
+// failingMemory is memory without a direct view that fails in part. Its copier copies several ranges at once, for
 // drivers that look for it.
 type failingMemory struct {
 	kit.CopyMemory
@@ -42,18 +42,24 @@ func (m failingMemory) WriteAt(p []byte, off int64) (int, error) {
 	return m.access(p, off, m.CopyMemory.WriteAt)
 }
 
-func (m failingMemory) WritePieces(pieces [][]byte, n int, off int64) error {
-	for _, p := range pieces {
-		p = p[:min(len(p), n)]
-		if _, err := m.WriteAt(p, off); err != nil {
-			return err
+// Copier implements ci.BatchMemory.
+func (m failingMemory) Copier() ci.Copier { return failingCopier{m.now} }
+
+// failingCopier copies spans of failingMemory.
+type failingCopier struct{ now *atomic.Uint32 }
+
+// CopySpans implements ci.Copier.
+func (c failingCopier) CopySpans(list []ci.Span, write bool) (int, error) {
+	for i, s := range list {
+		f := s.Memory.ReadAt
+		if write {
+			f = s.Memory.WriteAt
 		}
-		n, off = n-len(p), off+int64(len(p))
+		if _, err := f(s.Bytes, int64(s.Off)); err != nil {
+			return i, err
+		}
 	}
-	if failure(m.now.Load()) == isShort {
-		return errGone
-	}
-	return nil
+	return len(list), nil
 }
 
 func (m failingMemory) access(p []byte, off int64, f func([]byte, int64) (int, error)) (int, error) {
@@ -163,7 +169,7 @@ func mrMemoryGone(t *validate.T) {
 }
 
 var _ = mrCases.Add("mr.memory.part", "memory whose copies are too short, or fail at its last byte", mrMemoryPart,
-	CIRegisterMR11)
+	ciRegisterMR11)
 
 // mrMemoryPart uses memory that fails in part as source and as target, at both ends of a connection.
 func mrMemoryPart(t *validate.T) {

@@ -12,12 +12,12 @@ import (
 // mrModifyCases are the cases of modified regions and of shared regions. (IBTA 11.2.8.)
 var mrModifyCases = &validate.Area{Feature: validate.FeatureMROpt, Needs: validate.Needs{Caps: ci.CapModifyMR}}
 
-var CIModifyMR01 = mrModifyCases.Must("CI-ModifyMR-01", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
-	"Modify of access rights, PD or memory changes the named fields and nothing else, and Region and Query return "+
-		"the new values.")
+var ciModifyMR01 = mrModifyCases.Must("CI-ModifyMR-01", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
+	"Modify of access rights, PD or memory changes the named fields and nothing else, and Region and Query "+
+		"return the new values.")
 
-var _ = mrModifyCases.Add("mr.modify.access", "fewer and more access rights", mrModifyAccess, CIModifyMR01,
-	CIModifyMR02)
+var _ = mrModifyCases.Add("mr.modify.access", "fewer and more access rights", mrModifyAccess, ciModifyMR01,
+	ciModifyMR02)
 
 func mrModifyAccess(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -57,9 +57,7 @@ func elsewhere(p *kit.Pair) *kit.Pair {
 	return q
 }
 
-var _ = mrModifyCases.Add("mr.modify.pd", "another PD", mrModifyPD, CIModifyMR01, CIModifyMR02, req.SAS2_3_07)
-
-func mrModifyPD(t *validate.T) {
+var _ = mrModifyCases.Add("mr.modify.pd", "another PD", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	q := elsewhere(p)
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
@@ -70,9 +68,9 @@ func mrModifyPD(t *validate.T) {
 	q.WantWrite("the region through its new PD", r.Remote(0), b.Bytes)
 	p.WantUntouched("the region through its old PD", r.Remote(0), b.Bytes)
 	kit.Destroy(t, b, "MR moved to another PD")
-}
+}, ciModifyMR01, ciModifyMR02, req.SAS2_3_07)
 
-var _ = mrModifyCases.Add("mr.modify.memory", "other memory", mrModifyMemory, CIModifyMR01, CIModifyMR02)
+var _ = mrModifyCases.Add("mr.modify.memory", "other memory", mrModifyMemory, ciModifyMR01, ciModifyMR02)
 
 func mrModifyMemory(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -95,12 +93,10 @@ func mrModifyMemory(t *validate.T) {
 	kit.SameBytes(t, "message received with the new L_Key", mem[10:60], msg)
 }
 
-var CIModifyMR02 = mrModifyCases.Must("CI-ModifyMR-02", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
+var ciModifyMR02 = mrModifyCases.Must("CI-ModifyMR-02", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
 	"A key that Modify has replaced grants no access.")
 
-var _ = mrModifyCases.Add("mr.modify.old-key", "the previous key", mrModifyOldKey, CIModifyMR02)
-
-func mrModifyOldKey(t *validate.T) {
+var _ = mrModifyCases.Add("mr.modify.old-key", "the previous key", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
 	err := b.Modify(ci.MRFieldMemory|ci.MRFieldAccess, nil,
@@ -120,15 +116,9 @@ func mrModifyOldKey(t *validate.T) {
 		p.WantStatus("RDMA WRITE from an SGE with the old L_Key",
 			ci.SendWR{Op: ci.OpWrite, SGL: to.SGL(0, 8), Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
 	}
-}
+}, ciModifyMR02)
 
-var CIModifyMR03 = mrModifyCases.Must("CI-ModifyMR-03", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
-	"A rejected Modify changes neither the region nor its keys.")
-
-var _ = mrModifyCases.Add("mr.modify.refused", "no field, unknown fields, invalid values", mrModifyRefused,
-	CIModifyMR03)
-
-func mrModifyRefused(t *validate.T) {
+var _ = mrModifyCases.Add("mr.modify.refused", "no field, unknown fields, invalid values", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	old := p.B.CA.PD()
 	kit.Destroy(t, old, "PD")
@@ -164,42 +154,40 @@ func mrModifyRefused(t *validate.T) {
 		kit.Want(t, err, "MR.Modify of a region for fast registration", ci.InvalidParameter, ci.Unsupported)
 		p.WantWrite("the region for fast registration after the rejected MR.Modify", to, s.mem[:64])
 	}
-}
+}, mrModifyCases.Must("CI-ModifyMR-03", "IBTA 11.2.8", "ci_modify_mr (40), ci_modify_pmr (41)",
+	"A rejected Modify changes neither the region nor its keys."))
 
 var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapPhysicalMR | ci.CapModifyMR}).Add("mr.modify.physical",
-	"virtual memory is replaced by DMA addresses", mrModifyPhysical, CIModifyMR01, CIModifyMR02)
-
-func mrModifyPhysical(t *validate.T) {
-	p := kit.RC(t, kit.Size(4096))
-	page := smallPage(t.Attr())
-	mem := kit.Pages(int(2*page), int(page))
-	d := p.B.CA.DMA(mem)
-	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
-	kit.OK(t, b.ModifyPMR(ci.MRFieldMemory, nil,
-		ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Offset: 5, Length: page, IOVA: 0x10000}),
-		"MR.ModifyPMR of the memory")
-	r := b.MR.Region()
-	kit.Equal(t, "Region.Length", r.Length, page)
-	p.WantWrite("the pages of the DMA mapping", r.Remote(0), mem[5:5+page])
-	p.WantUntouched("the previous virtual memory", b.Remote(0), b.Bytes)
-	kit.WantExactly(t, d.Destroy(), "DMA.Destroy while a region uses it", ci.ResourceBusy)
-	kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite}), "MR.Modify of the access rights")
-	p.WantUntouched("the pages of the DMA mapping without the right", b.MR.Region().Remote(0), mem[5:5+page])
-	kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: kit.AllAccess}), "MR.Modify of the access rights")
-	p.WantWrite("the pages of the DMA mapping after MR.Modify of the access rights", b.MR.Region().Remote(0),
-		mem[5:5+page])
-	kit.WantExactly(t, d.Destroy(), "DMA.Destroy while a region that was modified uses it", ci.ResourceBusy)
-	kit.OK(t, b.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(b.Bytes)}),
-		"MR.Modify back to virtual memory")
-	p.WantWrite("the virtual memory", b.MR.Region().Remote(0), b.Bytes)
-	kit.Destroy(t, d, "DMA that no region uses")
-}
-
-var CIModifyMR04 = mrModifyCases.Must("CI-ModifyMR-04", "IBTA 10.6.7", "ci_modify_mr (40), ci_modify_pmr (41)",
-	"Modify of a region with a bound window fails with ResourceBusy.")
+	"virtual memory is replaced by DMA addresses", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(4096))
+		page := smallPage(t.Attr())
+		mem := kit.Pages(int(2*page), int(page))
+		d := p.B.CA.DMA(mem)
+		b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
+		kit.OK(t, b.ModifyPMR(ci.MRFieldMemory, nil,
+			ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Offset: 5, Length: page, IOVA: 0x10000}),
+			"MR.ModifyPMR of the memory")
+		r := b.MR.Region()
+		kit.Equal(t, "Region.Length", r.Length, page)
+		p.WantWrite("the pages of the DMA mapping", r.Remote(0), mem[5:5+page])
+		p.WantUntouched("the previous virtual memory", b.Remote(0), b.Bytes)
+		kit.WantExactly(t, d.Destroy(), "DMA.Destroy while a region uses it", ci.ResourceBusy)
+		kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: ci.LocalWrite}), "MR.Modify of the access rights")
+		p.WantUntouched("the pages of the DMA mapping without the right", b.MR.Region().Remote(0), mem[5:5+page])
+		kit.OK(t, b.Modify(ci.MRFieldAccess, nil, ci.MRCreate{Access: kit.AllAccess}), "MR.Modify of the access rights")
+		p.WantWrite("the pages of the DMA mapping after MR.Modify of the access rights", b.MR.Region().Remote(0),
+			mem[5:5+page])
+		kit.WantExactly(t, d.Destroy(), "DMA.Destroy while a region that was modified uses it", ci.ResourceBusy)
+		kit.OK(t, b.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(b.Bytes)}),
+			"MR.Modify back to virtual memory")
+		p.WantWrite("the virtual memory", b.MR.Region().Remote(0), b.Bytes)
+		kit.Destroy(t, d, "DMA that no region uses")
+	}, ciModifyMR01, ciModifyMR02)
 
 var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapMW1 | ci.CapModifyMR}).Add("mr.modify.bound",
-	"a region with a bound window", mrModifyBound, CIModifyMR04)
+	"a region with a bound window", mrModifyBound,
+	mrModifyCases.Must("CI-ModifyMR-04", "IBTA 10.6.7", "ci_modify_mr (40), ci_modify_pmr (41)",
+		"Modify of a region with a bound window fails with ResourceBusy."))
 
 func mrModifyBound(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -255,153 +243,135 @@ func mrSharedBytes(t *validate.T) {
 	kit.SameBytes(t, "message received with the shared region's L_Key", b.Bytes[:100], msg)
 }
 
-var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("mr.shared.address", "with an IOVA",
-	mrSharedAddress, req.SAS2_3_15)
-
-func mrSharedAddress(t *validate.T) {
-	p := kit.RC(t, kit.Size(8192))
-	page := smallPage(t.Attr())
-	b := p.B.CA.Buf(p.B.PD, 5000, kit.AllAccess)
-	want := 0x6000_0000_0000 | b.Addr&(page-1)
-	r := shared(t, p.B.PD, b, want, kit.AllAccess).Region()
-	kit.Equal(t, "page offset of the shared region's address", r.Addr&(page-1), b.Addr&(page-1))
-	if r.Addr != want {
-		t.Note("the shared region's address is not the requested IOVA")
-	}
-	p.WantWrite("the bytes at the shared region's address", r.Remote(0), b.Bytes)
-}
-
-var CIRegisterSMR01 = mrModifyCases.Must("CI-RegisterSMR-01", "IBTA 11.2.8", "ci_register_smr (42)",
-	"A shared region has its own PD and access rights, independent of those of its source.")
+var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("mr.shared.address",
+	"with an IOVA", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(8192))
+		page := smallPage(t.Attr())
+		b := p.B.CA.Buf(p.B.PD, 5000, kit.AllAccess)
+		want := 0x6000_0000_0000 | b.Addr&(page-1)
+		r := shared(t, p.B.PD, b, want, kit.AllAccess).Region()
+		kit.Equal(t, "page offset of the shared region's address", r.Addr&(page-1), b.Addr&(page-1))
+		if r.Addr != want {
+			t.Note("the shared region's address is not the requested IOVA")
+		}
+		p.WantWrite("the bytes at the shared region's address", r.Remote(0), b.Bytes)
+	}, req.SAS2_3_15)
 
 var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("mr.shared.rights",
-	"PD and access rights of the shared region", mrSharedRights, CIRegisterSMR01, req.SAS2_3_07)
+	"PD and access rights of the shared region", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(4096))
+		q := elsewhere(p)
+		b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), kit.AllAccess)
+		for _, a := range kit.Variants(t, "access",
+			[]ci.Access{ci.RemoteRead, ci.LocalWrite | ci.RemoteWrite, ci.LocalWrite}) {
+			mr := shared(t, q.B.PD, b, 0, a)
+			r := mr.Region()
+			wantQuery(t, mr, q.B.PD, a)
+			to := ci.Remote{Addr: r.Addr, RKey: keyFor(r, a)}
+			probeRights(q, "a shared region with "+rightNames(a), to, a)
+			p.WantUntouched("a shared region through the PD of its source", to, b.Bytes)
+			q.WantUntouched("the source through the PD of its shared region", b.Remote(0), b.Bytes)
+			kit.Destroy(t, mr, "shared MR")
+			q.WantUntouched("a destroyed shared region", to, b.Bytes)
+		}
+		p.WantWrite("the source, whose access rights have not changed", b.Remote(0), b.Bytes)
+	}, mrModifyCases.Must("CI-RegisterSMR-01", "IBTA 11.2.8", "ci_register_smr (42)",
+		"A shared region has its own PD and access rights, independent of those of its source."), req.SAS2_3_07)
 
-func mrSharedRights(t *validate.T) {
-	p := kit.RC(t, kit.Size(4096))
-	q := elsewhere(p)
-	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), kit.AllAccess)
-	for _, a := range kit.Variants(t, "access",
-		[]ci.Access{ci.RemoteRead, ci.LocalWrite | ci.RemoteWrite, ci.LocalWrite}) {
-		mr := shared(t, q.B.PD, b, 0, a)
-		r := mr.Region()
-		wantQuery(t, mr, q.B.PD, a)
-		to := ci.Remote{Addr: r.Addr, RKey: keyFor(r, a)}
-		probeRights(q, "a shared region with "+rightNames(a), to, a)
-		p.WantUntouched("a shared region through the PD of its source", to, b.Bytes)
-		q.WantUntouched("the source through the PD of its shared region", b.Remote(0), b.Bytes)
-		kit.Destroy(t, mr, "shared MR")
-		q.WantUntouched("a destroyed shared region", to, b.Bytes)
-	}
-	p.WantWrite("the source, whose access rights have not changed", b.Remote(0), b.Bytes)
-}
-
-var CIRegisterSMR02 = mrModifyCases.Must("CI-RegisterSMR-02", "IBTA 11.2.8", "ci_register_smr (42)",
+var ciRegisterSMR02 = mrModifyCases.Must("CI-RegisterSMR-02", "IBTA 11.2.8", "ci_register_smr (42)",
 	"Destroy of a region that has shared regions fails with ResourceBusy, and the region still works.")
 
-var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("mr.shared.busy", "destroy the source first",
-	mrSharedBusy, CIRegisterSMR02, req.SAS2_3_26)
-
-func mrSharedBusy(t *validate.T) {
-	p := kit.RC(t, kit.Size(4096))
-	b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
-	one, two := shared(t, p.B.PD, b, 0, kit.AllAccess), shared(t, p.B.CA.PD(), b, 0, ci.LocalWrite)
-	for i, mr := range []ci.MR{one, two} {
-		kit.WantExactly(t, b.Destroy(), fmt.Sprintf("MR.Destroy with %d shared regions", 2-i), ci.ResourceBusy)
-		p.WantWrite("the source after the rejected MR.Destroy", b.Remote(0), b.Bytes)
-		kit.DestroyTwice(t, mr, "shared MR", ci.InvalidMRHandle)
-	}
-	kit.Destroy(t, b, "MR without shared regions")
-}
+var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("mr.shared.busy",
+	"destroy the source first", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(4096))
+		b := p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
+		one, two := shared(t, p.B.PD, b, 0, kit.AllAccess), shared(t, p.B.CA.PD(), b, 0, ci.LocalWrite)
+		for i, mr := range []ci.MR{one, two} {
+			kit.WantExactly(t, b.Destroy(), fmt.Sprintf("MR.Destroy with %d shared regions", 2-i), ci.ResourceBusy)
+			p.WantWrite("the source after the rejected MR.Destroy", b.Remote(0), b.Bytes)
+			kit.DestroyTwice(t, mr, "shared MR", ci.InvalidMRHandle)
+		}
+		kit.Destroy(t, b, "MR without shared regions")
+	}, ciRegisterSMR02, req.SAS2_3_26)
 
 var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR | ci.CapPhysicalMR}).Add("mr.shared.physical",
-	"a shared region over DMA addresses", mrSharedPhysical, CIRegisterSMR02, req.SAS2_3_26)
-
-func mrSharedPhysical(t *validate.T) {
-	p := kit.RC(t, kit.Size(4096))
-	page := smallPage(t.Attr())
-	mem := kit.Pages(int(page), int(page))
-	for _, first := range kit.Variants(t, "", []string{"the shared region", "the source, after another attempt"}) {
-		d := p.B.CA.DMA(mem)
-		mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: page, IOVA: 0x40000,
-			Access: kit.AllAccess})
-		kit.OK(t, err, "PD.RegisterPMR")
-		kit.Own(t, mr, "PMR")
-		smr, err := p.B.PD.RegisterSMR(mr, 0, kit.AllAccess)
-		kit.OK(t, err, "PD.RegisterSMR of a physical region")
-		kit.Own(t, smr, "shared MR")
-		p.WantWrite("a shared region over DMA addresses", smr.Region().Remote(0), mem)
-		kit.WantExactly(t, d.Destroy(), "DMA.Destroy with a region and a shared one", ci.ResourceBusy)
-		if first != "the shared region" {
-			kit.WantExactly(t, mr.Destroy(), "MR.Destroy of the source", ci.ResourceBusy)
+	"a shared region over DMA addresses", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(4096))
+		page := smallPage(t.Attr())
+		mem := kit.Pages(int(page), int(page))
+		for _, first := range kit.Variants(t, "", []string{"the shared region", "the source, after another attempt"}) {
+			d := p.B.CA.DMA(mem)
+			mr, err := p.B.PD.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: page, IOVA: 0x40000,
+				Access: kit.AllAccess})
+			kit.OK(t, err, "PD.RegisterPMR")
+			kit.Own(t, mr, "PMR")
+			smr, err := p.B.PD.RegisterSMR(mr, 0, kit.AllAccess)
+			kit.OK(t, err, "PD.RegisterSMR of a physical region")
+			kit.Own(t, smr, "shared MR")
+			p.WantWrite("a shared region over DMA addresses", smr.Region().Remote(0), mem)
+			kit.WantExactly(t, d.Destroy(), "DMA.Destroy with a region and a shared one", ci.ResourceBusy)
+			if first != "the shared region" {
+				kit.WantExactly(t, mr.Destroy(), "MR.Destroy of the source", ci.ResourceBusy)
+			}
+			kit.Destroy(t, smr, "shared MR")
+			kit.WantExactly(t, d.Destroy(), "DMA.Destroy with a region, after a shared one", ci.ResourceBusy)
+			p.WantWrite("the source", mr.Region().Remote(0), mem)
+			kit.Destroy(t, mr, "PMR")
+			kit.Destroy(t, d, "DMA without regions")
 		}
-		kit.Destroy(t, smr, "shared MR")
-		kit.WantExactly(t, d.Destroy(), "DMA.Destroy with a region, after a shared one", ci.ResourceBusy)
-		p.WantWrite("the source", mr.Region().Remote(0), mem)
-		kit.Destroy(t, mr, "PMR")
-		kit.Destroy(t, d, "DMA without regions")
-	}
-}
-
-var CIRegisterSMR03 = mrModifyCases.Must("CI-RegisterSMR-03", "IBTA 11.2.8", "ci_register_smr (42)",
-	"RegisterSMR of a destroyed region fails with InvalidMRHandle, and with invalid access rights with "+
-		"InvalidPermission.")
+	}, ciRegisterSMR02, req.SAS2_3_26)
 
 var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR}).Add("mr.shared.refused",
-	"a destroyed source, invalid access rights", mrSharedRefused, CIRegisterSMR03)
-
-func mrSharedRefused(t *validate.T) {
-	ca := kit.Open(t)
-	pd := ca.PD()
-	b, old := ca.Buf(pd, 64, kit.AllAccess), ca.Buf(pd, 64, kit.AllAccess)
-	kit.Destroy(t, old, "MR")
-	mr, err := pd.RegisterSMR(old.MR, 0, ci.LocalWrite)
-	kit.WantRefused(t, mr, err, "PD.RegisterSMR of a destroyed region", ci.InvalidMRHandle)
-	mr, err = pd.RegisterSMR(nil, 0, ci.LocalWrite)
-	kit.WantRefused(t, mr, err, "PD.RegisterSMR of nil", ci.InvalidMRHandle, ci.InvalidParameter)
-	mr, err = pd.RegisterSMR(b.MR, 0, ci.RemoteWrite)
-	kit.WantRefused(t, mr, err, "PD.RegisterSMR with remote write and without local write", ci.InvalidPermission)
-	mr, err = pd.RegisterSMR(b.MR, 0, ci.LocalWrite|1<<20)
-	kit.WantRefused(t, mr, err, "PD.RegisterSMR with an unknown right", ci.InvalidParameter)
-	page := smallPage(ca.Attr)
-	long := ca.Buf(pd, int(2*page), kit.AllAccess)
-	mr, err = pd.RegisterSMR(long.MR, -page, ci.LocalWrite)
-	kit.WantRefused(t, mr, err, "PD.RegisterSMR at addresses that wrap around", ci.InvalidParameter)
-	if t.Claims().Has(ci.CapFastReg) {
-		fast, err := pd.AllocFastRegMR(1)
-		kit.OK(t, err, "PD.AllocFastRegMR")
-		mr, err = pd.RegisterSMR(fast, 0, ci.LocalWrite)
-		kit.WantRefused(t, mr, err, "PD.RegisterSMR of a region for fast registration", ci.InvalidMRHandle,
-			ci.InvalidParameter)
-		kit.Destroy(t, fast, "fast registration MR")
-	}
-	kit.Destroy(t, b, "MR after rejected calls of PD.RegisterSMR")
-}
-
-var CIRegisterSMR04 = mrModifyCases.Must("CI-RegisterSMR-04", "IBTA 11.2.8", "ci_register_smr (42), ci_modify_mr (40)",
-	"A shared region keeps its memory and its keys when its source gets other memory.")
+	"a destroyed source, invalid access rights", func(t *validate.T) {
+		ca := kit.Open(t)
+		pd := ca.PD()
+		b, old := ca.Buf(pd, 64, kit.AllAccess), ca.Buf(pd, 64, kit.AllAccess)
+		kit.Destroy(t, old, "MR")
+		mr, err := pd.RegisterSMR(old.MR, 0, ci.LocalWrite)
+		kit.WantRefused(t, mr, err, "PD.RegisterSMR of a destroyed region", ci.InvalidMRHandle)
+		mr, err = pd.RegisterSMR(nil, 0, ci.LocalWrite)
+		kit.WantRefused(t, mr, err, "PD.RegisterSMR of nil", ci.InvalidMRHandle, ci.InvalidParameter)
+		mr, err = pd.RegisterSMR(b.MR, 0, ci.RemoteWrite)
+		kit.WantRefused(t, mr, err, "PD.RegisterSMR with remote write and without local write", ci.InvalidPermission)
+		mr, err = pd.RegisterSMR(b.MR, 0, ci.LocalWrite|1<<20)
+		kit.WantRefused(t, mr, err, "PD.RegisterSMR with an unknown right", ci.InvalidParameter)
+		page := smallPage(ca.Attr)
+		long := ca.Buf(pd, int(2*page), kit.AllAccess)
+		mr, err = pd.RegisterSMR(long.MR, -page, ci.LocalWrite)
+		kit.WantRefused(t, mr, err, "PD.RegisterSMR at addresses that wrap around", ci.InvalidParameter)
+		if t.Claims().Has(ci.CapFastReg) {
+			fast, err := pd.AllocFastRegMR(1)
+			kit.OK(t, err, "PD.AllocFastRegMR")
+			mr, err = pd.RegisterSMR(fast, 0, ci.LocalWrite)
+			kit.WantRefused(t, mr, err, "PD.RegisterSMR of a region for fast registration", ci.InvalidMRHandle,
+				ci.InvalidParameter)
+			kit.Destroy(t, fast, "fast registration MR")
+		}
+		kit.Destroy(t, b, "MR after rejected calls of PD.RegisterSMR")
+	}, mrModifyCases.Must("CI-RegisterSMR-03", "IBTA 11.2.8", "ci_register_smr (42)",
+		"RegisterSMR of a destroyed region fails with InvalidMRHandle, and with invalid access rights with "+
+			"InvalidPermission."))
 
 var _ = mrModifyCases.Needing(validate.Needs{Caps: ci.CapSharedMR | ci.CapModifyMR}).Add("mr.shared.modified",
-	"other memory for the source", mrSharedModified, CIRegisterSMR04)
-
-func mrSharedModified(t *validate.T) {
-	p := kit.RC(t, kit.Size(8192))
-	b := p.B.CA.Buf(p.B.PD, 5000, kit.AllAccess)
-	mr := shared(t, p.B.PD, b, 0, kit.AllAccess)
-	r := mr.Region()
-	other := make([]byte, 5000)
-	err := b.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(other)})
-	if ci.StatusOf(err) == ci.ResourceBusy { // a driver may reject it, as with a bound window
-		p.WantWrite("the source after the rejected MR.Modify", b.Remote(0), b.Bytes)
-		p.WantWrite("the shared region after the rejected MR.Modify", r.Remote(0), b.Bytes)
-		return
-	}
-	kit.OK(t, err, "MR.Modify of the memory of a region that has a shared region")
-	// A driver that has released the memory uses its addresses for the next one.
-	next := p.B.CA.Buf(p.B.PD, 5000, kit.AllAccess)
-	kit.Equal(t, "Region of the shared region after MR.Modify of its source", mr.Region(), r)
-	p.WantWrite("the memory of the shared region, after its source has other memory", r.Remote(0), b.Bytes)
-	p.WantWrite("the new memory of the source", b.MR.Region().Remote(0), other)
-	p.WantWrite("a region that was registered afterwards", next.Remote(0), next.Bytes)
-	p.WantWrite("the memory of the shared region, after writes to the others", r.Remote(0), b.Bytes)
-}
+	"other memory for the source", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(8192))
+		b := p.B.CA.Buf(p.B.PD, 5000, kit.AllAccess)
+		mr := shared(t, p.B.PD, b, 0, kit.AllAccess)
+		r := mr.Region()
+		other := make([]byte, 5000)
+		err := b.Modify(ci.MRFieldMemory, nil, ci.MRCreate{Memory: ci.Bytes(other)})
+		if ci.StatusOf(err) == ci.ResourceBusy { // a driver may reject it, as with a bound window
+			p.WantWrite("the source after the rejected MR.Modify", b.Remote(0), b.Bytes)
+			p.WantWrite("the shared region after the rejected MR.Modify", r.Remote(0), b.Bytes)
+			return
+		}
+		kit.OK(t, err, "MR.Modify of the memory of a region that has a shared region")
+		// A driver that has released the memory uses its addresses for the next one.
+		next := p.B.CA.Buf(p.B.PD, 5000, kit.AllAccess)
+		kit.Equal(t, "Region of the shared region after MR.Modify of its source", mr.Region(), r)
+		p.WantWrite("the memory of the shared region, after its source has other memory", r.Remote(0), b.Bytes)
+		p.WantWrite("the new memory of the source", b.MR.Region().Remote(0), other)
+		p.WantWrite("a region that was registered afterwards", next.Remote(0), next.Bytes)
+		p.WantWrite("the memory of the shared region, after writes to the others", r.Remote(0), b.Bytes)
+	}, mrModifyCases.Must("CI-RegisterSMR-04", "IBTA 11.2.8", "ci_register_smr (42), ci_modify_mr (40)",
+		"A shared region keeps its memory and its keys when its source gets other memory."))

@@ -15,9 +15,7 @@ var mrPhysicalCases = &validate.Area{Feature: validate.FeatureMROpt, Needs: vali
 // largestPage is the largest page size that a case uses.
 const largestPage = 4 << 20
 
-var _ = mrPhysicalCases.Add("mr.physical.pages", "each page size", mrPhysicalPages, req.SAS2_3_14, CIRegisterPMR02)
-
-func mrPhysicalPages(t *validate.T) {
+var _ = mrPhysicalCases.Add("mr.physical.pages", "each page size", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
 	for _, size := range kit.Variants(t, "page size", t.Attr().PageSizes) {
 		if size > largestPage {
@@ -56,13 +54,13 @@ func mrPhysicalPages(t *validate.T) {
 		kit.Destroy(t, mr, "PMR")
 		kit.Destroy(t, d, "DMA")
 	}
-}
+}, req.SAS2_3_14, ciRegisterPMR02)
 
-var CIRegisterPMR02 = mrPhysicalCases.Must("CI-RegisterPMR-02", "IBTA 11.2.8", "ci_register_pmr (38)",
+var ciRegisterPMR02 = mrPhysicalCases.Must("CI-RegisterPMR-02", "IBTA 11.2.8", "ci_register_pmr (38)",
 	"A physical region covers its ranges in their order, from the given offset and with the given length.")
 
 var _ = mrPhysicalCases.Add("mr.physical.offset", "offsets in the first range, odd lengths", mrPhysicalOffset,
-	CIRegisterPMR02)
+	ciRegisterPMR02)
 
 func mrPhysicalOffset(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
@@ -93,11 +91,8 @@ func mrPhysicalOffset(t *validate.T) {
 	}
 }
 
-var _ = mrPhysicalCases.Add("mr.physical.pieces", "DMA addresses of memory in extents", mrPhysicalPieces,
-	CIRegisterPMR02)
-
-// mrPhysicalPieces registers parts of memory that has no single view, around the bounds of its pieces.
-func mrPhysicalPieces(t *validate.T) {
+// The case registers parts of memory that has no single view, around the bounds of its pieces.
+var _ = mrPhysicalCases.Add("mr.physical.pieces", "DMA addresses of memory in extents", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
 	page := smallPage(t.Attr())
 	mem := kit.Pages(int(4*page), int(page))
@@ -125,12 +120,9 @@ func mrPhysicalPieces(t *validate.T) {
 		kit.Destroy(t, mr, "PMR")
 	}
 	kit.Destroy(t, d, "DMA of memory in pieces")
-}
+}, ciRegisterPMR02)
 
-var _ = mrPhysicalCases.Add("mr.physical.ranges", "ranges of two mappings, in both orders", mrPhysicalRanges,
-	CIRegisterPMR02, req.SAS2_3_14)
-
-func mrPhysicalRanges(t *validate.T) {
+var _ = mrPhysicalCases.Add("mr.physical.ranges", "ranges of two mappings, in both orders", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(64<<10))
 	page := smallPage(t.Attr())
 	one, two := kit.Pages(int(page), int(page)), kit.Pages(int(3*page), int(page))
@@ -157,16 +149,9 @@ func mrPhysicalRanges(t *validate.T) {
 		kit.SameBytes(t, "second mapping", b, src[len(a):])
 		kit.Destroy(t, mr, "PMR")
 	}
-}
+}, ciRegisterPMR02, req.SAS2_3_14)
 
-var CIRegisterPMR01 = mrPhysicalCases.Must("CI-RegisterPMR-01", "IBTA 11.2.8", "ci_register_pmr (38)",
-	"A page size that the HCA does not support, a range that is not page-aligned, and bytes outside the ranges "+
-		"fail with InvalidParameter.")
-
-var _ = mrPhysicalCases.Add("mr.physical.refused", "invalid page sizes, alignments and lengths", mrPhysicalRefused,
-	CIRegisterPMR01)
-
-func mrPhysicalRefused(t *validate.T) {
+var _ = mrPhysicalCases.Add("mr.physical.refused", "invalid page sizes, alignments and lengths", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	page := smallPage(ca.Attr)
@@ -242,19 +227,18 @@ func mrPhysicalRefused(t *validate.T) {
 		kit.WantRefused(t, mr, err, "PD.RegisterPMR with "+x.what, ci.InvalidParameter)
 	}
 	kit.Destroy(t, d, "DMA after rejected calls of PD.RegisterPMR")
-}
+}, mrPhysicalCases.Must("CI-RegisterPMR-01", "IBTA 11.2.8", "ci_register_pmr (38)",
+	"A page size that the HCA does not support, a range that is not page-aligned, and bytes outside the ranges "+
+		"fail with InvalidParameter."))
 
-var _ = mrPhysicalCases.Add("mr.physical.permission", "remote write without local write", mrPhysicalPermission,
-	CIRegisterMR02)
-
-func mrPhysicalPermission(t *validate.T) {
+var _ = mrPhysicalCases.Add("mr.physical.permission", "remote write without local write", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	page := smallPage(ca.Attr)
 	d := ca.DMA(kit.Pages(int(page), int(page)))
 	mr, err := pd.RegisterPMR(ci.PMRCreate{Ranges: d.Ranges(), PageSize: page, Length: page, Access: ci.RemoteWrite})
 	kit.WantRefused(t, mr, err, "PD.RegisterPMR with remote write and without local write", ci.InvalidPermission)
-}
+}, ciRegisterMR02)
 
 // physical returns a region over new pages, with all access rights.
 func physical(t *validate.T, e *kit.End, pages int) ([]byte, ci.DMA, ci.MR) {
@@ -273,39 +257,32 @@ func physical(t *validate.T, e *kit.End, pages int) ([]byte, ci.DMA, ci.MR) {
 	return mem, d, kit.Own(t, mr, "PMR")
 }
 
-var _ = mrPhysicalCases.Add("mr.physical.destroy", "write to a destroyed physical region", mrPhysicalDestroy,
-	CIDeregisterMR02)
-
-func mrPhysicalDestroy(t *validate.T) {
+var _ = mrPhysicalCases.Add("mr.physical.destroy", "write to a destroyed physical region", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	mem, _, mr := physical(t, p.B, 1)
 	r := mr.Region()
 	p.WantWrite("the region", r.Remote(0), mem[:64])
 	kit.DestroyTwice(t, mr, "PMR", ci.InvalidMRHandle)
 	p.WantUntouched("the destroyed region", r.Remote(0), mem[:64])
-}
+}, ciDeregisterMR02)
 
-var CIMapDMA01 = mrPhysicalCases.Must("CI-MapDMA-01", "CI DMA", "CA.MapDMA",
+var ciMapDMA01 = mrPhysicalCases.Must("CI-MapDMA-01", "CI DMA", "CA.MapDMA",
 	"Destroy of a DMA mapping that a region uses fails with ResourceBusy, and the region still works.")
 
-var _ = mrPhysicalCases.Add("mr.physical.busy", "unmap memory that a region uses", mrPhysicalBusy, CIMapDMA01,
-	req.SAS2_3_26)
-
-func mrPhysicalBusy(t *validate.T) {
+var _ = mrPhysicalCases.Add("mr.physical.busy", "unmap memory that a region uses", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	mem, d, mr := physical(t, p.B, 2)
 	kit.WantExactly(t, d.Destroy(), "DMA.Destroy while a region uses it", ci.ResourceBusy)
 	p.WantWrite("the region after the rejected DMA.Destroy", mr.Region().Remote(100), mem[100:200])
 	kit.Destroy(t, mr, "PMR")
 	kit.DestroyTwice(t, d, "DMA that no region uses", ci.InvalidHandle)
-}
+}, ciMapDMA01, req.SAS2_3_26)
 
-var CIMapDMA02 = mrPhysicalCases.Must("CI-MapDMA-02", "CI DMA", "CA.MapDMA",
-	"The ranges of a DMA mapping cover its memory and do not overlap those of other mappings. Missing or empty "+
-		"memory cannot be mapped.")
-
-var _ = mrPhysicalCases.Needing(validate.Needs{AnyCaps: ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR}).
-	Add("mr.dma.ranges", "ranges of memory, and of empty memory", mrDMARanges, CIMapDMA02)
+var _ = mrPhysicalCases.Needing(validate.Needs{AnyCaps: ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR}).Add(
+	"mr.dma.ranges", "ranges of memory, and of empty memory", mrDMARanges,
+	mrPhysicalCases.Must("CI-MapDMA-02", "CI DMA", "CA.MapDMA",
+		"The ranges of a DMA mapping cover its memory and do not overlap those of other mappings. Missing or empty "+
+			"memory cannot be mapped."))
 
 func mrDMARanges(t *validate.T) {
 	ca := kit.Open(t)

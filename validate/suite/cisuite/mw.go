@@ -18,6 +18,14 @@ const bindID = 0x62696e64
 // bindable are all access rights of a region, including the bind right.
 const bindable = kit.AllAccess | ci.BindWindow
 
+// allRights returns bindable, with atomics if the adapter has them.
+func allRights(t *validate.T) ci.Access {
+	if t.Attr().Atomicity == ci.AtomicNone {
+		return bindable
+	}
+	return bindable | ci.RemoteAtomic
+}
+
 // bound returns a type 1 window over all of b, bound through e's QP.
 func bound(e *kit.End, b *kit.Buf, a ci.Access) ci.MW {
 	t := e.QP.CA.T
@@ -63,11 +71,10 @@ func windowTypes(t *validate.T) []ci.MWType {
 	return out
 }
 
-var CICreateMW01 = mwCases.Must("CI-CreateMW-01", "IBTA 11.2.9", "ci_create_mw (51)",
-	"The key of a new window grants no access.")
-
 var _ = mwCases.Needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2}).Add("mw.create",
-	"windows of each type, before any bind", mwCreate, CICreateMW01, CIQueryMW01)
+	"windows of each type, before any bind", mwCreate,
+	mwCases.Must("CI-CreateMW-01", "IBTA 11.2.9", "ci_create_mw (51)",
+		"The key of a new window grants no access."), ciQueryMW01)
 
 func mwCreate(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -82,44 +89,24 @@ func mwCreate(t *validate.T) {
 	}
 }
 
-var CICreateMW02 = mwCases.Must("CI-CreateMW-02", "IBTA 11.2.9", "ci_create_mw (51)",
-	"CreateMW with an unknown window type fails with InvalidParameter.")
+var _ = mwCases.Needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2}).Add("mw.create.type",
+	"unknown window types", func(t *validate.T) {
+		ca := kit.Open(t)
+		pd := ca.PD()
+		for _, typ := range kit.Variants(t, "type", []ci.MWType{0, 3, 255}) {
+			w, err := pd.CreateMW(ci.MWCreate{Type: typ})
+			kit.WantRefused(t, w, err, fmt.Sprintf("PD.CreateMW of type %d", typ), ci.InvalidParameter)
+		}
+	}, mwCases.Must("CI-CreateMW-02", "IBTA 11.2.9", "ci_create_mw (51)",
+		"CreateMW with an unknown window type fails with InvalidParameter."))
 
-var _ = mwCases.Needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2}).Add("mw.create.type", "unknown window types",
-	mwCreateType, CICreateMW02)
-
-func mwCreateType(t *validate.T) {
-	ca := kit.Open(t)
-	pd := ca.PD()
-	for _, typ := range kit.Variants(t, "type", []ci.MWType{0, 3, 255}) {
-		w, err := pd.CreateMW(ci.MWCreate{Type: typ})
-		kit.WantRefused(t, w, err, fmt.Sprintf("PD.CreateMW of type %d", typ), ci.InvalidParameter)
-	}
-}
-
-var CIDestroyMW01 = mwCases.Must("CI-DestroyMW-01", "IBTA 11.2.9", "ci_destroy_mw (54)",
+var ciDestroyMW01 = mwCases.Must("CI-DestroyMW-01", "IBTA 11.2.9", "ci_destroy_mw (54)",
 	"Destroy unbinds a window. Verbs on it fail with InvalidMWHandle from then on.")
 
-var _ = mwCases.Needing(validate.Needs{AnyCaps: ci.CapMW1 | ci.CapMW2}).Add("mw.stale", "use a destroyed window",
-	mwStale, CIDestroyMW01)
-
-func mwStale(t *validate.T) {
-	ca := kit.Open(t)
-	pd := ca.PD()
-	for _, typ := range kit.Variants(t, "type", windowTypes(t)) {
-		w := ca.MW(pd, typ)
-		kit.DestroyTwice(t, w, "MW", ci.InvalidMWHandle)
-		_, err := w.Query()
-		kit.WantExactly(t, err, "MW.Query after Destroy", ci.InvalidMWHandle)
-	}
-}
-
-var CIQueryMW01 = mwCases.Must("CI-QueryMW-01", "IBTA 11.2.9", "ci_query_mw (52)",
+var ciQueryMW01 = mwCases.Must("CI-QueryMW-01", "IBTA 11.2.9", "ci_query_mw (52)",
 	"Query returns the PD, type and current key of a window.")
 
-var _ = mwCases.Add("mw.query", "key, type and PD of bound and unbound windows", mwQuery, CIQueryMW01, req.SAS2_1_02)
-
-func mwQuery(t *validate.T) {
+var _ = mwCases.Add("mw.query", "key, type and PD of bound and unbound windows", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
@@ -134,12 +121,12 @@ func mwQuery(t *validate.T) {
 	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
 	kit.Equal(t, "MW.Key of the bound window", w.Key(), key)
 	want("bound")
-}
+}, ciQueryMW01, req.SAS2_1_02)
 
-var CIBindMW01 = mwCases.Must("CI-BindMW-01", "IBTA 10.6.7", "ci_bind_mw (53)",
+var ciBindMW01 = mwCases.Must("CI-BindMW-01", "IBTA 10.6.7", "ci_bind_mw (53)",
 	"Through a bound window a peer has the access rights of the bind for the range of the bind, and no others.")
 
-var _ = mwCases.Add("mw.bind", "access inside and outside a window", mwBind, CIBindMW01, req.SAS2_3_16)
+var _ = mwCases.Add("mw.bind", "access inside and outside a window", mwBind, ciBindMW01, req.SAS2_3_16)
 
 func mwBind(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
@@ -172,27 +159,26 @@ func mwBind(t *validate.T) {
 	p.B.CQ.WaitStatus(1, ci.WCLocalProtErr)
 }
 
-var _ = mwCases.Add("mw.rights", "access rights of the bind, and operations", mwRights, CIBindMW01)
-
-func mwRights(t *validate.T) {
+var _ = mwCases.Add("mw.rights", "access rights of the bind, and operations", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
-	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), ci.LocalWrite|ci.BindWindow)
-	w := p.B.CA.MW(p.B.PD, ci.MWType1)
-	for _, a := range kit.Variants(t, "access", rightsOf(t.Attr())) {
-		if a == 0 || a&ci.LocalWrite != 0 {
-			continue // windows have only remote access rights
+	for _, has := range []ci.Access{ci.LocalWrite | ci.BindWindow, allRights(t)} {
+		b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), has)
+		w := p.B.CA.MW(p.B.PD, ci.MWType1)
+		for _, a := range kit.Variants(t, "access", rightsOf(t.Attr())) {
+			if a == 0 || a&ci.LocalWrite != 0 {
+				continue // windows have only remote access rights
+			}
+			key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: a})
+			probeRights(p, "a window with "+rightNames(a)+" of a region with "+rightNames(has),
+				ci.Remote{Addr: b.Addr, RKey: key}, a)
 		}
-		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: a})
-		probeRights(p, "a window with "+rightNames(a), ci.Remote{Addr: b.Addr, RKey: key}, a)
 	}
-}
+}, ciBindMW01)
 
-var CIBindMW02 = mwCases.Must("CI-BindMW-02", "IBTA 10.6.7", "ci_bind_mw (53)",
+var ciBindMW02 = mwCases.Must("CI-BindMW-02", "IBTA 10.6.7", "ci_bind_mw (53)",
 	"A bind of type 1 changes the key of the window and returns the new key. The previous key grants no access.")
 
-var _ = mwCases.Add("mw.rebind", "rebind to another range and to another region", mwRebind, CIBindMW02, CIBindMW01)
-
-func mwRebind(t *validate.T) {
+var _ = mwCases.Add("mw.rebind", "rebind to another range and to another region", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	one, two := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
@@ -211,10 +197,10 @@ func mwRebind(t *validate.T) {
 		old, last = key, b
 	}
 	kit.Destroy(t, two, "MR to which the window is no longer bound")
-}
+}, ciBindMW02, ciBindMW01)
 
 var _ = mwCases.Add("mw.flushed-key", "binds that are flushed, and one with the same key afterwards", mwFlushedKey,
-	CIBindMW02)
+	ciBindMW02)
 
 func mwFlushedKey(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -255,12 +241,7 @@ func mwFlushedKey(t *validate.T) {
 	}
 }
 
-var CIBindMW03 = mwCases.Must("CI-BindMW-03", "IBTA 10.6.7", "ci_bind_mw (53)",
-	"A bind of length 0 unbinds the window: its keys grant no access, and the region can be destroyed.")
-
-var _ = mwCases.Add("mw.unbind", "a bind of length 0", mwUnbind, CIBindMW03)
-
-func mwUnbind(t *validate.T) {
+var _ = mwCases.Add("mw.unbind", "a bind of length 0", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
@@ -272,14 +253,10 @@ func mwUnbind(t *validate.T) {
 	p.WantUntouched("the unbound window with the new key", ci.Remote{Addr: b.Addr, RKey: unbound}, b.Bytes)
 	kit.Destroy(t, b, "MR whose window was unbound")
 	rebind(t, p.B, w, ci.MWBind{}) // an unbind of an unbound window changes nothing
-}
+}, mwCases.Must("CI-BindMW-03", "IBTA 10.6.7", "ci_bind_mw (53)",
+	"A bind of length 0 unbinds the window: its keys grant no access, and the region can be destroyed."))
 
-var CIBindMW04 = mwCases.Must("CI-BindMW-04", "IBTA 11.4.1", "ci_bind_mw (53)",
-	"A bind with a key other than the current one fails with InvalidRKey.")
-
-var _ = mwCases.Add("mw.wrong-key", "a bind with a key that is not current", mwWrongKey, CIBindMW04)
-
-func mwWrongKey(t *validate.T) {
+var _ = mwCases.Add("mw.wrong-key", "a bind with a key that is not current", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
@@ -296,15 +273,14 @@ func mwWrongKey(t *validate.T) {
 		p.WantWrite("the window after the rejected bind", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
 	}
 	p.B.CQ.Empty()
-}
+}, mwCases.Must("CI-BindMW-04", "IBTA 11.4.1", "ci_bind_mw (53)",
+	"A bind with a key other than the current one fails with InvalidRKey."))
 
-var CIBindMW05 = mwCases.Must("CI-BindMW-05", "IBTA 10.6.7", "ci_bind_mw (53)",
+var ciBindMW05 = mwCases.Must("CI-BindMW-05", "IBTA 10.6.7", "ci_bind_mw (53)",
 	"A bind to a region without the bind right, with more access rights than the region, or beyond its range "+
 		"fails, either in BindMW or with WCBindErr.")
 
-var _ = mwCases.Add("mw.region-rights", "binds to regions that do not permit them", mwRegionRights, CIBindMW05)
-
-func mwRegionRights(t *validate.T) {
+var _ = mwCases.Add("mw.region-rights", "binds to regions that do not permit them", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
 	for _, x := range kit.Variants(t, "", []struct {
@@ -331,11 +307,9 @@ func mwRegionRights(t *validate.T) {
 	p.WantReach("RDMA READ through a window over a region with only the bind right", ci.OpRead, 64,
 		ci.Remote{Addr: b.Addr, RKey: key})
 	kit.Destroy(t, w, "MW")
-}
+}, ciBindMW05)
 
-var _ = mwCases.Add("mw.range", "a bind beyond the region", mwRange, CIBindMW05)
-
-func mwRange(t *validate.T) {
+var _ = mwCases.Add("mw.range", "a bind beyond the region", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
@@ -352,14 +326,9 @@ func mwRange(t *validate.T) {
 			ci.InvalidParameter, ci.InvalidPermission)
 	}
 	kit.Destroy(t, b, "MR after failed binds")
-}
+}, ciBindMW05)
 
-var CIBindMW07 = mwCases.Must("CI-BindMW-07", "IBTA 10.6.7", "ci_bind_mw (53)",
-	"A bind of a window of a PD other than the QP's, or to a region of one, fails, either in BindMW or with WCBindErr.")
-
-var _ = mwCases.Add("mw.pd", "a window or region of another PD", mwPD, CIBindMW07, req.SAS2_3_07)
-
-func mwPD(t *validate.T) {
+var _ = mwCases.Add("mw.pd", "a window or region of another PD", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	pd := p.B.CA.PD()
 	own, foreign := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(pd, 64, bindable)
@@ -378,15 +347,15 @@ func mwPD(t *validate.T) {
 	key := rebind(t, p.B, w, ci.MWBind{MR: own.MR, Addr: own.Addr, Length: 64, Access: ci.RemoteWrite})
 	p.WantWrite("the window through its own PD", ci.Remote{Addr: own.Addr, RKey: key}, own.Bytes)
 	q.WantUntouched("the window through another PD", ci.Remote{Addr: own.Addr, RKey: key}, own.Bytes)
-}
+}, mwCases.Must("CI-BindMW-07", "IBTA 10.6.7", "ci_bind_mw (53)",
+	"A bind of a window of a PD other than the QP's, or to a region of one, fails, either in BindMW or with "+
+		"WCBindErr."), req.SAS2_3_07)
 
-var CIBindMW08 = mwCases.Must("CI-BindMW-08", "IBTA 11.4.1", "ci_bind_mw (53)",
+var ciBindMW08 = mwCases.Must("CI-BindMW-08", "IBTA 11.4.1", "ci_bind_mw (53)",
 	"A bind uses an entry of the send queue. It is signaled as requested and completes in order, and on a full "+
 		"queue it fails with InsufficientResources.")
 
-var _ = mwCases.Add("mw.order", "a message directly after a bind", mwOrder, CIBindMW08)
-
-func mwOrder(t *validate.T) {
+var _ = mwCases.Add("mw.order", "a message directly after a bind", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
@@ -402,11 +371,9 @@ func mwOrder(t *validate.T) {
 			b.Bytes)
 		p.B.CQ.WaitOK(1, 2)
 	}
-}
+}, ciBindMW08)
 
-var _ = mwCases.Add("mw.signal", "unsignaled binds", mwSignal, CIBindMW08)
-
-func mwSignal(t *validate.T) {
+var _ = mwCases.Add("mw.signal", "unsignaled binds", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType1)
@@ -421,11 +388,9 @@ func mwSignal(t *validate.T) {
 	p.A.RecvCQ.WaitOK(1)
 	p.WantWrite("the window after three consecutive binds", ci.Remote{Addr: b.Addr, RKey: w.Key()}, b.Bytes)
 	p.B.CQ.Empty()
-}
+}, ciBindMW08)
 
-var _ = mwCases.Add("mw.full", "a bind on a full queue", mwFull, CIBindMW08)
-
-func mwFull(t *validate.T) {
+var _ = mwCases.Add("mw.full", "a bind on a full queue", func(t *validate.T) {
 	p := unanswering(t, kit.Depth(2))
 	a, err := p.A.Query()
 	kit.OK(t, err, "QP.Query")
@@ -438,14 +403,9 @@ func mwFull(t *validate.T) {
 	kit.WantExactly(t, err, "QP.BindMW on a full queue", ci.InsufficientResources)
 	kit.Equal(t, "MW.Key after the rejected bind", w.Key(), before)
 	kit.Destroy(t, b, "MR after the rejected bind")
-}
+}, ciBindMW08)
 
-var CIBindMW09 = mwCases.Must("CI-BindMW-09", "IBTA 11.4.1", "ci_bind_mw (53)",
-	"A bind of a destroyed window fails with InvalidMWHandle, and to a destroyed region with InvalidMRHandle.")
-
-var _ = mwCases.Add("mw.gone", "a bind with destroyed objects", mwDestroyed, CIBindMW09)
-
-func mwDestroyed(t *validate.T) {
+var _ = mwCases.Add("mw.gone", "a bind with destroyed objects", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b, oldB := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, bindable)
 	w, oldW := p.B.CA.MW(p.B.PD, ci.MWType1), p.B.CA.MW(p.B.PD, ci.MWType1)
@@ -470,15 +430,14 @@ func mwDestroyed(t *validate.T) {
 		kit.WantExactly(t, err, "QP.BindMW "+x.what, x.want)
 	}
 	p.B.CQ.Empty()
-}
+}, mwCases.Must("CI-BindMW-09", "IBTA 11.4.1", "ci_bind_mw (53)",
+	"A bind of a destroyed window fails with InvalidMWHandle, and to a destroyed region with InvalidMRHandle."))
 
-var CIBindMW10 = mwCases.Must("CI-BindMW-10", "IBTA 11.4.1", "ci_bind_mw (53); OpBindMW",
-	"Each type of window has its own way to bind: OpBindMW rejects windows of type 1, and QP.BindMW rejects those "+
-		"of type 2.")
+var ciBindMW10 = mwCases.Must("CI-BindMW-10", "IBTA 11.4.1", "ci_bind_mw (53); OpBindMW",
+	"Each type of window has its own way to bind: OpBindMW rejects windows of type 1, and QP.BindMW rejects "+
+		"those of type 2.")
 
-var _ = mwCases.Add("mw.type1-by-post", "OpBindMW of a type 1 window", mwTypeOneByPost, CIBindMW10)
-
-func mwTypeOneByPost(t *validate.T) {
+var _ = mwCases.Add("mw.type1-by-post", "OpBindMW of a type 1 window", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
@@ -500,11 +459,9 @@ func mwTypeOneByPost(t *validate.T) {
 		p.WantWrite("the window after the rejected request", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
 	}
 	p.B.CQ.Empty()
-}
+}, ciBindMW10)
 
-var _ = mwCases.Add("mw.destroy", "destroy a bound window", mwDestroy, CIDestroyMW01)
-
-func mwDestroy(t *validate.T) {
+var _ = mwCases.Add("mw.destroy", "destroy a bound window", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
@@ -514,15 +471,12 @@ func mwDestroy(t *validate.T) {
 	p.WantUntouched("the destroyed window", to, b.Bytes)
 	p.WantDenied("RDMA READ through the destroyed window", ci.OpRead, 8, to)
 	kit.Destroy(t, b, "MR whose window was destroyed")
-}
+}, ciDestroyMW01)
 
-var CIDestroyMW02 = mwCases.Must("CI-DestroyMW-02", "IBTA 10.6.7", "ci_destroy_mw (54)",
+var ciDestroyMW02 = mwCases.Must("CI-DestroyMW-02", "IBTA 10.6.7", "ci_destroy_mw (54)",
 	"Destroy of a region with a bound window fails with ResourceBusy, and the region still works.")
 
-var _ = mwCases.Add("mw.region-busy", "destroy a region with a bound window", mwRegionBusy, CIDestroyMW02,
-	req.SAS2_3_26)
-
-func mwRegionBusy(t *validate.T) {
+var _ = mwCases.Add("mw.region-busy", "destroy a region with a bound window", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	one, two := bound(p.B, b, ci.RemoteWrite), bound(p.B, b, ci.RemoteRead|ci.RemoteWrite)
@@ -537,55 +491,52 @@ func mwRegionBusy(t *validate.T) {
 		}
 	}
 	kit.Destroy(t, b, "MR without a bound window")
-}
+}, ciDestroyMW02, req.SAS2_3_26)
 
-var CIBindMW06 = mwCases.Must("CI-BindMW-06", "IBTA 11.4.1", "ci_bind_mw (53)",
+var ciBindMW06 = mwCases.Must("CI-BindMW-06", "IBTA 11.4.1", "ci_bind_mw (53)",
 	"BindMW on a QP other than RC or UC fails with InvalidServiceType.")
 
-var _ = mwCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapMW1}).Add("mw.service", "a bind on a UD QP", mwService,
-	CIBindMW06)
+var _ = mwCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapMW1}).Add("mw.service",
+	"a bind on a UD QP", func(t *validate.T) {
+		p := kit.UD(t, kit.Size(4096))
+		b := p.B.CA.Buf(p.B.PD, 64, bindable)
+		w := p.B.CA.MW(p.B.PD, ci.MWType1)
+		bind := ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteRead}
+		_, err := p.B.BindMW(1, ci.SendSignaled, bind)
+		kit.WantExactly(t, err, "QP.BindMW on a UD QP", ci.InvalidServiceType)
+		if t.Claims().Has(ci.CapSpecialQP) {
+			caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
+			qp, err := p.B.PD.CreateSpecialQP(p.B.CA.Port.Num,
+				ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: p.B.CQ.CQ, RecvCQ: p.B.RecvCQ.CQ})
+			kit.OK(t, err, "PD.CreateSpecialQP")
+			kit.Own(t, qp, "QP1")
+			_, err = qp.BindMW(1, ci.SendSignaled, bind)
+			kit.WantExactly(t, err, "QP.BindMW on QP1", ci.InvalidServiceType)
+		}
+		p.B.CQ.Empty()
+	}, ciBindMW06)
 
-func mwService(t *validate.T) {
-	p := kit.UD(t, kit.Size(4096))
-	b := p.B.CA.Buf(p.B.PD, 64, bindable)
-	w := p.B.CA.MW(p.B.PD, ci.MWType1)
-	bind := ci.MWBind{MW: w, MR: b.MR, Key: w.Key(), Addr: b.Addr, Length: 64, Access: ci.RemoteRead}
-	_, err := p.B.BindMW(1, ci.SendSignaled, bind)
-	kit.WantExactly(t, err, "QP.BindMW on a UD QP", ci.InvalidServiceType)
-	if t.Claims().Has(ci.CapSpecialQP) {
-		caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
-		qp, err := p.B.PD.CreateSpecialQP(p.B.CA.Port.Num,
-			ci.QPCreate{Type: ci.QP1, QPCaps: caps, SendCQ: p.B.CQ.CQ, RecvCQ: p.B.RecvCQ.CQ})
-		kit.OK(t, err, "PD.CreateSpecialQP")
-		kit.Own(t, qp, "QP1")
-		_, err = qp.BindMW(1, ci.SendSignaled, bind)
-		kit.WantExactly(t, err, "QP.BindMW on QP1", ci.InvalidServiceType)
-	}
-	p.B.CQ.Empty()
-}
-
-var _ = mwCases.Needing(validate.Needs{Caps: ci.CapUC | ci.CapMW1}).Add("mw.uc", "a bind on a UC QP", mwUC, CIBindMW06)
-
-func mwUC(t *validate.T) {
-	p := kit.UC(t, kit.Size(4096))
-	b := p.B.CA.Buf(p.B.PD, 64, bindable)
-	w := p.B.CA.MW(p.B.PD, ci.MWType1)
-	key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
-	src := kit.Random(t, p.A.Buf.Bytes[:64])
-	p.A.Send(ci.SendWR{
-		ID:     1,
-		Op:     ci.OpWrite,
-		Flags:  ci.SendSignaled,
-		SGL:    p.A.Buf.SGL(0, 64),
-		Remote: ci.Remote{Addr: b.Addr, RKey: key},
-	})
-	p.A.CQ.WaitOK(1)
-	p.A.Exchange(p.B, 8) // sent after the write
-	kit.SameBytes(t, "memory written through a window over UC", b.Bytes, src)
-}
+var _ = mwCases.Needing(validate.Needs{Caps: ci.CapUC | ci.CapMW1}).Add("mw.uc",
+	"a bind on a UC QP", func(t *validate.T) {
+		p := kit.UC(t, kit.Size(4096))
+		b := p.B.CA.Buf(p.B.PD, 64, bindable)
+		w := p.B.CA.MW(p.B.PD, ci.MWType1)
+		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+		src := kit.Random(t, p.A.Buf.Bytes[:64])
+		p.A.Send(ci.SendWR{
+			ID:     1,
+			Op:     ci.OpWrite,
+			Flags:  ci.SendSignaled,
+			SGL:    p.A.Buf.SGL(0, 64),
+			Remote: ci.Remote{Addr: b.Addr, RKey: key},
+		})
+		p.A.CQ.WaitOK(1)
+		p.A.Exchange(p.B, 8) // sent after the write
+		kit.SameBytes(t, "memory written through a window over UC", b.Bytes, src)
+	}, ciBindMW06)
 
 var _ = mwCases.Needing(validate.Needs{Caps: ci.CapMW1 | ci.CapFastReg}).Add("mw.fast-behind",
-	"a bind behind the fast registration of its region in the same queue", mwFastBehind, CIFastReg03)
+	"a bind behind the fast registration of its region in the same queue", mwFastBehind, ciFastReg03)
 
 // mwFastBehind posts both while the send queue executes nothing, so that the region has no rights when the bind is
 // posted.
@@ -610,10 +561,8 @@ func mwFastBehind(t *validate.T) {
 	p.WantDenied("a WRITE before the window", ci.OpWrite, 8, ci.Remote{Addr: 0x40000 + 96, RKey: key})
 }
 
-var _ = mwCases.Add("mw.local-key", "the key of a window in segments of sends and receives", mwLocalKey, CIBindMW01)
-
-// mwLocalKey names the key of a window as an L_Key. A window is for remote access only.
-func mwLocalKey(t *validate.T) {
+// The case names the key of a window as an L_Key. A window is for remote access only.
+var _ = mwCases.Add("mw.local-key", "the key of a window in segments of sends and receives", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	key := rebind(t, p.B, p.B.CA.MW(p.B.PD, ci.MWType1),
@@ -640,4 +589,4 @@ func mwLocalKey(t *validate.T) {
 	q.A.CQ.WaitStatus(2, ci.WCRemOpErr)
 	q.B.RecvCQ.WaitStatus(3, bad...)
 	b.WantOnly(t, "memory of a window whose key is in segments", 0, nil)
-}
+}, ciBindMW01)

@@ -30,11 +30,11 @@ func bound2(t *validate.T, e *kit.End, w ci.MW, b *kit.Buf, a ci.Access) ci.Remo
 	return ci.Remote{Addr: b.Addr, RKey: key}
 }
 
-var CIBindMWTwo01 = mw2Cases.Must("CI-BindMWTwo-01", "IBTA 10.6.7", "OpBindMW",
-	"A work request binds a window of type 2 with a key whose low 8 bits the consumer chooses. The window has the "+
-		"access rights of the bind for its range.")
+var ciBindMWTwo01 = mw2Cases.Must("CI-BindMWTwo-01", "IBTA 10.6.7", "OpBindMW",
+	"A work request binds a window of type 2 with a key whose low 8 bits the consumer chooses. The window has "+
+		"the access rights of the bind for its range.")
 
-var _ = mw2Cases.Add("mw2.bind", "keys, access inside and outside the window", mw2Bind, CIBindMWTwo01)
+var _ = mw2Cases.Add("mw2.bind", "keys, access inside and outside the window", mw2Bind, ciBindMWTwo01)
 
 func mw2Bind(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -68,11 +68,10 @@ func unbindByDestroy(t *validate.T, p *kit.Pair, w ci.MW, to ci.Remote, at []byt
 	p.WantUntouched("the destroyed window", to, at)
 }
 
-var _ = mw2Cases.Add("mw2.rights", "access rights of the bind, and operations", mw2Rights, CIBindMWTwo01)
-
-func mw2Rights(t *validate.T) {
+var _ = mw2Cases.Add("mw2.rights", "access rights of the bind, and operations", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
-	b := p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), ci.LocalWrite|ci.BindWindow)
+	regions := []*kit.Buf{p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), ci.LocalWrite|ci.BindWindow),
+		p.B.CA.BufOf(p.B.PD, kit.Pages(64, 64), allRights(t))}
 	for _, x := range kit.Variants(t, "", []struct {
 		op    ci.SendOp
 		needs ci.Access
@@ -80,9 +79,10 @@ func mw2Rights(t *validate.T) {
 		if x.op == ci.OpFetchAdd && t.Attr().Atomicity == ci.AtomicNone {
 			continue
 		}
-		for _, a := range kit.Variants(t, "access", []ci.Access{ci.RemoteRead, ci.RemoteWrite}) {
+		for i, a := range kit.Variants(t, "access", []ci.Access{ci.RemoteRead, ci.RemoteWrite, ci.RemoteRead,
+			ci.RemoteWrite}) {
 			w := p.B.CA.MW(p.B.PD, ci.MWType2)
-			to := bound2(t, p.B, w, b, a)
+			to := bound2(t, p.B, w, regions[i/2], a)
 			if what := "request through a window with " + rightNames(a); a&x.needs != 0 {
 				p.WantReach(what, x.op, 8, to)
 			} else {
@@ -91,14 +91,9 @@ func mw2Rights(t *validate.T) {
 			kit.Destroy(t, w, "MW")
 		}
 	}
-}
+}, ciBindMWTwo01)
 
-var CIBindMWTwo02 = mw2Cases.Must("CI-BindMWTwo-02", "IBTA 10.6.7", "OpBindMW",
-	"Only the peer of the QP through which a window of type 2 was bound has access to it.")
-
-var _ = mw2Cases.Add("mw2.other-qp", "through another QP of the PD", mw2OtherQP, CIBindMWTwo02)
-
-func mw2OtherQP(t *validate.T) {
+var _ = mw2Cases.Add("mw2.other-qp", "through another QP of the PD", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	q := p.More(false) // with the same PDs
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
@@ -107,15 +102,14 @@ func mw2OtherQP(t *validate.T) {
 	q.WantUntouched("the window through another QP of its PD", to, b.Bytes)
 	q.WantDenied("RDMA READ through another QP of the window's PD", ci.OpRead, 8, to)
 	p.WantWrite("the window through its QP", to, b.Bytes)
-}
+}, mw2Cases.Must("CI-BindMWTwo-02", "IBTA 10.6.7", "OpBindMW",
+	"Only the peer of the QP through which a window of type 2 was bound has access to it."))
 
-var CIBindMWTwo04 = mw2Cases.Must("CI-BindMWTwo-04", "IBTA 10.6.7", "OpBindMW",
+var ciBindMWTwo04 = mw2Cases.Must("CI-BindMWTwo-04", "IBTA 10.6.7", "OpBindMW",
 	"A bind of type 2 of a bound window, of length 0, or to a region that does not permit it fails and changes "+
 		"nothing.")
 
-var _ = mw2Cases.Add("mw2.refused", "no bytes, regions that do not permit the bind", mw2Refused, CIBindMWTwo04)
-
-func mw2Refused(t *validate.T) {
+var _ = mw2Cases.Add("mw2.refused", "no bytes, regions that do not permit the bind", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	good, plain := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, kit.AllAccess)
 	readOnly := p.B.CA.Buf(p.B.PD, 64, ci.BindWindow)
@@ -153,14 +147,9 @@ func mw2Refused(t *validate.T) {
 	for _, b := range []*kit.Buf{good, plain, readOnly, foreign} {
 		kit.Destroy(t, b, "MR after failed binds")
 	}
-}
+}, ciBindMWTwo04)
 
-var CIBindMWTwo05 = mw2Cases.Must("CI-BindMWTwo-05", "IBTA 10.6.7", "OpBindMW",
-	"The upper 24 bits of a window's key never change. A bind of type 2 with other ones ignores them or fails.")
-
-var _ = mw2Cases.Add("mw2.index", "a key with the index of no window, and of another one", mw2Index, CIBindMWTwo05)
-
-func mw2Index(t *validate.T) {
+var _ = mw2Cases.Add("mw2.index", "a key with the index of no window, and of another one", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b := p.B.CA.Buf(p.B.PD, 64, bindable)
 	other := p.B.CA.MW(p.B.PD, ci.MWType2)
@@ -182,40 +171,35 @@ func mw2Index(t *validate.T) {
 		kit.Equal(t, "MW.Key after "+what, w.Key(), want)
 		kit.Destroy(t, w, "MW")
 	}
-}
-
-var CIBindMWTwo06 = mw2Cases.Must("CI-BindMWTwo-06", "IBTA 10.6.7", "OpBindMW; ZeroBased; CapZeroBased",
-	"The first byte of a zero-based window has address 0, wherever it begins in its region.")
+}, mw2Cases.Must("CI-BindMWTwo-05", "IBTA 10.6.7", "OpBindMW",
+	"The upper 24 bits of a window's key never change. A bind of type 2 with other ones ignores them or fails."))
 
 var _ = mw2Cases.Needing(validate.Needs{Caps: ci.CapMW2 | ci.CapZeroBased}).Add("mw2.zero-based",
-	"a zero-based window", mw2ZeroBased, CIBindMWTwo06)
+	"a zero-based window", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(4096))
+		b := p.B.CA.Buf(p.B.PD, 300, bindable)
+		for _, x := range kit.Variants(t, "", []struct {
+			what string
+			addr uint64
+		}{{"the byte after the window", 200}, {"the window by its address in the region", b.Addr + 77}}) {
+			w := p.B.CA.MW(p.B.PD, ci.MWType2)
+			key := nextKey(w)
+			p.B.Send(bind2(w, key, b, 77, 200, ci.RemoteRead|ci.RemoteWrite|ci.ZeroBased))
+			p.B.CQ.WaitOK(bindID)
+			p.WantWrite("the window from address 0", ci.Remote{RKey: key}, b.Bytes[77:277])
+			p.WantWrite("the last byte of the window", ci.Remote{Addr: 199, RKey: key}, b.Bytes[276:277])
+			p.WantDenied("RDMA READ of "+x.what, ci.OpRead, 1, ci.Remote{Addr: x.addr, RKey: key})
+			kit.Destroy(t, w, "MW")
+		}
+		if t.Claims().Has(ci.CapMW1) {
+			bindFails(t, p, "with ZeroBased", ci.MWBind{MW: p.B.CA.MW(p.B.PD, ci.MWType1), MR: b.MR, Addr: b.Addr,
+				Length: 64,
+				Access: ci.RemoteRead | ci.ZeroBased}, ci.InvalidParameter, ci.InvalidPermission)
+		}
+	}, mw2Cases.Must("CI-BindMWTwo-06", "IBTA 10.6.7", "OpBindMW; ZeroBased; CapZeroBased",
+		"The first byte of a zero-based window has address 0, wherever it begins in its region."))
 
-func mw2ZeroBased(t *validate.T) {
-	p := kit.RC(t, kit.Size(4096))
-	b := p.B.CA.Buf(p.B.PD, 300, bindable)
-	for _, x := range kit.Variants(t, "", []struct {
-		what string
-		addr uint64
-	}{{"the byte after the window", 200}, {"the window by its address in the region", b.Addr + 77}}) {
-		w := p.B.CA.MW(p.B.PD, ci.MWType2)
-		key := nextKey(w)
-		p.B.Send(bind2(w, key, b, 77, 200, ci.RemoteRead|ci.RemoteWrite|ci.ZeroBased))
-		p.B.CQ.WaitOK(bindID)
-		p.WantWrite("the window from address 0", ci.Remote{RKey: key}, b.Bytes[77:277])
-		p.WantWrite("the last byte of the window", ci.Remote{Addr: 199, RKey: key}, b.Bytes[276:277])
-		p.WantDenied("RDMA READ of "+x.what, ci.OpRead, 1, ci.Remote{Addr: x.addr, RKey: key})
-		kit.Destroy(t, w, "MW")
-	}
-	if t.Claims().Has(ci.CapMW1) {
-		bindFails(t, p, "with ZeroBased", ci.MWBind{MW: p.B.CA.MW(p.B.PD, ci.MWType1), MR: b.MR, Addr: b.Addr,
-			Length: 64,
-			Access: ci.RemoteRead | ci.ZeroBased}, ci.InvalidParameter, ci.InvalidPermission)
-	}
-}
-
-var _ = mw2Cases.Add("mw2.twice", "bind a bound window", mw2Twice, CIBindMWTwo04)
-
-func mw2Twice(t *validate.T) {
+var _ = mw2Cases.Add("mw2.twice", "bind a bound window", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	b, other := p.B.CA.Buf(p.B.PD, 64, bindable), p.B.CA.Buf(p.B.PD, 64, bindable)
 	w := p.B.CA.MW(p.B.PD, ci.MWType2)
@@ -223,42 +207,30 @@ func mw2Twice(t *validate.T) {
 	p.B.Send(bind2(w, nextKey(w), other, 0, 64, ci.RemoteRead|ci.RemoteWrite))
 	p.B.CQ.WaitStatus(bindID, ci.WCBindErr)
 	kit.Destroy(t, other, "MR of the failed bind")
-}
+}, ciBindMWTwo04)
 
-var _ = mw2Cases.Case(validate.Case{
-	ID:      "mw2.destroy",
-	Title:   "destroy a bound window and its region",
-	Feature: validate.FeatureMW,
-	Checks:  []string{CIDestroyMW02.ID},
-	Needs:   validate.Needs{Caps: ci.CapMW2},
-	Run:     mw2Destroy,
-}, CIDestroyMW01, CIDestroyMW02)
+var _ = mw2Cases.With(validate.Case{Checks: []string{ciDestroyMW02.ID}}).Add("mw2.destroy",
+	"destroy a bound window and its region", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(4096))
+		b := p.B.CA.Buf(p.B.PD, 64, bindable)
+		w := p.B.CA.MW(p.B.PD, ci.MWType2)
+		to := bound2(t, p.B, w, b, ci.RemoteRead|ci.RemoteWrite)
+		t.Cleanup(func() { _ = w.Destroy() }) // before the region in any case
+		if err := b.Destroy(); ci.StatusOf(err) != ci.ResourceBusy {
+			t.Report(validate.Failure{Rule: "CI-DestroyMW-02", Where: "MR.Destroy with a bound window of type 2",
+				Expected: ci.ResourceBusy.String(), Got: kit.Describe(err)})
+			return
+		}
+		p.WantWrite("the window after the rejected MR.Destroy", to, b.Bytes)
+		unbindByDestroy(t, p, w, to, b.Bytes)
+		kit.Destroy(t, b, "MR whose window was destroyed")
+	}, ciDestroyMW01, ciDestroyMW02)
 
-func mw2Destroy(t *validate.T) {
-	p := kit.RC(t, kit.Size(4096))
-	b := p.B.CA.Buf(p.B.PD, 64, bindable)
-	w := p.B.CA.MW(p.B.PD, ci.MWType2)
-	to := bound2(t, p.B, w, b, ci.RemoteRead|ci.RemoteWrite)
-	t.Cleanup(func() { _ = w.Destroy() }) // before the region in any case
-	if err := b.Destroy(); ci.StatusOf(err) != ci.ResourceBusy {
-		t.Report(validate.Failure{
-			Rule:     "CI-DestroyMW-02",
-			Where:    "MR.Destroy with a bound window of type 2",
-			Expected: ci.ResourceBusy.String(),
-			Got:      kit.Describe(err),
-		})
-		return
-	}
-	p.WantWrite("the window after the rejected MR.Destroy", to, b.Bytes)
-	unbindByDestroy(t, p, w, to, b.Bytes)
-	kit.Destroy(t, b, "MR whose window was destroyed")
-}
+var ciBindMWTwo03 = mw2Cases.Must("CI-BindMWTwo-03", "IBTA 10.6.7", "OpBindMW, OpLocalInv",
+	"A local invalidate unbinds a window of type 2: its key grants no access, the region can be destroyed, and "+
+		"the window can be bound again.")
 
-var CIBindMWTwo03 = mw2Cases.Must("CI-BindMWTwo-03", "IBTA 10.6.7", "OpBindMW, OpLocalInv",
-	"A local invalidate unbinds a window of type 2: its key grants no access, the region can be destroyed, and the "+
-		"window can be bound again.")
-
-var _ = mw2Cases.Add("mw2.local-inv", "invalidate, bind again", mw2LocalInv, CIBindMWTwo03)
+var _ = mw2Cases.Add("mw2.local-inv", "invalidate, bind again", mw2LocalInv, ciBindMWTwo03)
 
 func mw2LocalInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -275,7 +247,7 @@ func mw2LocalInv(t *validate.T) {
 }
 
 var _ = mw2Cases.Needing(validate.Needs{Caps: ci.CapMW2 | ci.CapSendInvalidate}).Add("mw2.send-inv",
-	"the peer invalidates", mw2SendInv, CISendInv01, CIBindMWTwo03)
+	"the peer invalidates", mw2SendInv, ciSendInv01, ciBindMWTwo03)
 
 func mw2SendInv(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
@@ -297,17 +269,15 @@ func mw2SendInv(t *validate.T) {
 }
 
 var _ = mw2Cases.Needing(validate.Needs{Caps: ci.CapMW1 | ci.CapMW2}).Add("mw2.by-verb",
-	"QP.BindMW of a type 2 window", mw2ByVerb, CIBindMW10)
-
-func mw2ByVerb(t *validate.T) {
-	p := kit.RC(t, kit.Size(4096))
-	b := p.B.CA.Buf(p.B.PD, 64, bindable)
-	w := p.B.CA.MW(p.B.PD, ci.MWType2)
-	key := w.Key()
-	_, err := p.B.BindMW(1, ci.SendSignaled,
-		ci.MWBind{MW: w, MR: b.MR, Key: key, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
-	kit.Want(t, err, "QP.BindMW of a type 2 window", ci.InvalidParameter, ci.InvalidMWHandle, ci.InvalidRKey)
-	kit.Equal(t, "MW.Key after the rejected bind", w.Key(), key)
-	p.B.CQ.Empty()
-	kit.Destroy(t, b, "MR after the rejected bind")
-}
+	"QP.BindMW of a type 2 window", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(4096))
+		b := p.B.CA.Buf(p.B.PD, 64, bindable)
+		w := p.B.CA.MW(p.B.PD, ci.MWType2)
+		key := w.Key()
+		_, err := p.B.BindMW(1, ci.SendSignaled,
+			ci.MWBind{MW: w, MR: b.MR, Key: key, Addr: b.Addr, Length: 64, Access: ci.RemoteRead})
+		kit.Want(t, err, "QP.BindMW of a type 2 window", ci.InvalidParameter, ci.InvalidMWHandle, ci.InvalidRKey)
+		kit.Equal(t, "MW.Key after the rejected bind", w.Key(), key)
+		p.B.CQ.Empty()
+		kit.Destroy(t, b, "MR after the rejected bind")
+	}, ciBindMW10)

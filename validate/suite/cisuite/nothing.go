@@ -14,11 +14,11 @@ import (
 // other than nil and usually panics when it is used. Consumers make this mistake easily, and a driver must reject it.
 var nilCases = &validate.Area{}
 
-var CINil01 = nilCases.Must("CI-Nil-01", "CI Object", "verbs that take objects",
+var ciNil01 = nilCases.Must("CI-Nil-01", "CI Object", "verbs that take objects",
 	"A nil object, or a nil pointer in an interface, is rejected with the handle status of its kind or "+
 		"InvalidParameter, and nothing changes.")
 
-var CINil02 = nilCases.Must("CI-Nil-02", "CI Memory", "ci_register_mr (35)",
+var ciNil02 = nilCases.Must("CI-Nil-02", "CI Memory", "ci_register_mr (35)",
 	"A nil pointer in a Memory interface is rejected with InvalidParameter.")
 
 // nilArgument is a verb with a nil argument.
@@ -31,15 +31,15 @@ type nilArgument struct {
 }
 
 var nilArguments = []nilArgument{
-	{"create", "a QP without CQs, or with a nil pointer as SRQ", 0, validate.FeatureQP, nilCreate, CINil01},
-	{"memory", "regions with a nil pointer as memory", 0, validate.FeatureMR, nilMemory, CINil02},
-	{"send", "datagrams with a nil address vector", ci.CapUD | ci.CapAV, validate.FeatureUD, nilSend, CINil01},
-	{"bind", "binds of a nil window or to a nil region", ci.CapMW1, validate.FeatureMW, nilBind, CINil01},
-	{"fast", "fast registration of a nil region", ci.CapFastReg, validate.FeatureMROpt, nilFast, CINil01},
-	{"shared", "a shared region of a nil region", ci.CapSharedMR, validate.FeatureMROpt, nilShared, CINil01},
-	{"modify", "modify a region to a nil PD", ci.CapModifyMR, validate.FeatureMROpt, nilModify, CINil01},
-	{"fmr", "unmap a list with a nil FMR", ci.CapFMR, validate.FeatureMROpt, nilFMR, CINil01},
-	{"dma", "map a nil pointer for DMA", ci.CapFastReg, validate.FeatureMROpt, nilDMA, CINil02},
+	{"create", "a QP without CQs, or with a nil pointer as SRQ", 0, validate.FeatureQP, nilCreate, ciNil01},
+	{"memory", "regions with a nil pointer as memory", 0, validate.FeatureMR, nilMemory, ciNil02},
+	{"send", "datagrams with a nil address vector", ci.CapUD | ci.CapAV, validate.FeatureUD, nilSend, ciNil01},
+	{"bind", "binds of a nil window or to a nil region", ci.CapMW1, validate.FeatureMW, nilBind, ciNil01},
+	{"fast", "fast registration of a nil region", ci.CapFastReg, validate.FeatureMROpt, nilFast, ciNil01},
+	{"shared", "a shared region of a nil region", ci.CapSharedMR, validate.FeatureMROpt, nilShared, ciNil01},
+	{"modify", "modify a region to a nil PD", ci.CapModifyMR, validate.FeatureMROpt, nilModify, ciNil01},
+	{"fmr", "unmap a list with a nil FMR", ci.CapFMR, validate.FeatureMROpt, nilFMR, ciNil01},
+	{"dma", "map a nil pointer for DMA", ci.CapFastReg, validate.FeatureMROpt, nilDMA, ciNil02},
 }
 
 var _ = validate.Matrix(nilCases, nilArguments, func(n nilArgument) (validate.Case, []*req.Requirement) {

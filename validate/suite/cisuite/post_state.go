@@ -15,23 +15,23 @@ import (
 // postStateCases are the cases of posts in each state of a QP. (IBTA 10.3.1; docs/sas, What a state allows.)
 var postStateCases = &validate.Area{}
 
-var CIPostState01 = postStateCases.Must("CI-PostState-01", "IBTA 10.3.1", "ci_post_send (55); D-42",
+var ciPostState01 = postStateCases.Must("CI-PostState-01", "IBTA 10.3.1", "ci_post_send (55); D-42",
 	"PostSend in Reset, Init and RTR fails with InvalidQPState. Nothing is posted, and nothing is sent later.")
 
-var CIPostState02 = postStateCases.Must("CI-PostState-02", "IBTA 10.3.1", "ci_post_recv (56); D-42",
+var ciPostState02 = postStateCases.Must("CI-PostState-02", "IBTA 10.3.1", "ci_post_recv (56); D-42",
 	"PostRecv in Reset fails with InvalidQPState.")
 
-var CIPostState03 = postStateCases.Must("CI-PostState-03", "IBTA 10.3.1", "ci_post_recv (56); D-41",
+var ciPostState03 = postStateCases.Must("CI-PostState-03", "IBTA 10.3.1", "ci_post_recv (56); D-41",
 	"The first messages use the receives posted in Init and RTR, in order.")
 
-var CIPostState04 = postStateCases.Must("CI-PostState-04", "IBTA 10.3.1.6",
+var ciPostState04 = postStateCases.Must("CI-PostState-04", "IBTA 10.3.1.6",
 	"ci_post_send (55), ci_post_recv (56); D-40",
 	"PostSend and PostRecv in Error accept requests. Each completes once as flushed, signaled or not, in order.")
 
-var CIPostState05 = postStateCases.Must("CI-PostState-05", "IBTA 10.3.1.5", "ci_post_send (55); D-40",
+var ciPostState05 = postStateCases.Must("CI-PostState-05", "IBTA 10.3.1.5", "ci_post_send (55); D-40",
 	"PostSend in SQError accepts sends, which are flushed. The receive queue still works.")
 
-var CIPostState06 = postStateCases.Must("CI-PostState-06", "IBTA 10.3.1.4", "ci_post_send (55)",
+var ciPostState06 = postStateCases.Must("CI-PostState-06", "IBTA 10.3.1.4", "ci_post_send (55)",
 	"PostSend in SQD accepts sends. They wait while the QP is drained and are executed after it is back in RTS.")
 
 // postPattern is a case of posts in a state, which exists for each service.
@@ -42,13 +42,13 @@ type postPattern struct {
 }
 
 var postPatterns = []postPattern{
-	{"send-early", "PostSend before RTS", []*req.Requirement{CIPostState01}, stateSendEarly},
-	{"recv-early", "PostRecv from Reset to RTR", []*req.Requirement{CIPostState03, CIPostState02}, stateRecvEarly},
-	{"recv-reset", "PostRecv in Reset", []*req.Requirement{CIPostState02}, stateRecvReset},
-	{"resetting", "post while the QP is moved to Reset", []*req.Requirement{CIPostState01, CIPostState02}, stateResetting},
-	{"error", "post in Error", []*req.Requirement{CIPostState04}, stateError},
-	{"sqd", "post in SQD", []*req.Requirement{CIPostState06}, stateSQD},
-	{"sqerror", "post in SQError", []*req.Requirement{CIPostState05}, stateSQError},
+	{"send-early", "PostSend before RTS", []*req.Requirement{ciPostState01}, stateSendEarly},
+	{"recv-early", "PostRecv from Reset to RTR", []*req.Requirement{ciPostState03, ciPostState02}, stateRecvEarly},
+	{"recv-reset", "PostRecv in Reset", []*req.Requirement{ciPostState02}, stateRecvReset},
+	{"resetting", "post while the QP is moved to Reset", []*req.Requirement{ciPostState01, ciPostState02}, stateResetting},
+	{"error", "post in Error", []*req.Requirement{ciPostState04}, stateError},
+	{"sqd", "post in SQD", []*req.Requirement{ciPostState06}, stateSQD},
+	{"sqerror", "post in SQError", []*req.Requirement{ciPostState05}, stateSQError},
 }
 
 // postRows returns each pattern for each service. An RC QP has no state SQError.

@@ -14,46 +14,41 @@ import (
 var principles = &validate.Area{Feature: validate.FeatureClaims}
 
 var _ = principles.Of(validate.FeatureCore).Add("contract.meanings",
-	"each mandatory verb has its effect, as another verb observes it", contractMeanings, req.SAS0_01)
+	"each mandatory verb has its effect, as another verb observes it", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(8192))
+		ca := p.A.QP.CA
+		p.A.Exchange(p.B, 100)
+		p.WantWrite("memory of the peer", p.B.Buf.Remote(0), p.B.Buf.Bytes[:64])
+		want := bytes.Clone(p.B.Buf.Fill(t, 1024, 64))
+		p.WantStatus("RDMA READ", p.A.RDMA(ci.OpRead, 1, 2048, 64, p.B, 1024), ci.WCSuccess)
+		p.Fence()
+		kit.SameBytes(t, "memory that an RDMA READ has returned", p.A.Buf.Bytes[2048:2112], want)
+		kit.SameBytes(t, "memory of the peer after an RDMA READ", p.B.Buf.Bytes[1024:1088], want)
+		q := p.More(false)
+		q.B.Recv(q.B.RecvWR(1, 0, 8))
+		kit.OK(t, q.B.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify to Error")
+		q.B.RecvCQ.WaitStatus(1, ci.WCFlushErr)
+		q.B.WantState(ci.QPError)
+		b := ca.Buf(p.A.PD, 64, kit.AllAccess)
+		from := ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}
+		p.WantStatus("RDMA WRITE from a region", from, ci.WCSuccess)
+		kit.Destroy(t, b.MR, "MR")
+		p.WantStatus("RDMA WRITE from a destroyed region", from, ci.WCLocalProtErr)
+		pd := ca.PD()
+		cq := ca.CQ(pd, 4)
+		other := ca.QP(pd, cq, cq)
+		kit.Destroy(t, other.QP, "QP")
+		_, err := other.Query()
+		kit.Want(t, err, "QP.Query after Destroy", ci.InvalidQPHandle)
+		kit.Destroy(t, cq.CQ, "CQ")
+		_, err = cq.Query()
+		kit.Want(t, err, "CQ.Query after Destroy", ci.InvalidCQHandle)
+		kit.Destroy(t, pd, "PD")
+		mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64))})
+		kit.WantRefused(t, mr, err, "PD.RegisterMR after Destroy", ci.InvalidPDHandle)
+	}, req.SAS0_01)
 
-func contractMeanings(t *validate.T) {
-	p := kit.RC(t, kit.Size(8192))
-	ca := p.A.QP.CA
-	p.A.Exchange(p.B, 100)
-	p.WantWrite("memory of the peer", p.B.Buf.Remote(0), p.B.Buf.Bytes[:64])
-	want := bytes.Clone(p.B.Buf.Fill(t, 1024, 64))
-	p.WantStatus("RDMA READ", p.A.RDMA(ci.OpRead, 1, 2048, 64, p.B, 1024), ci.WCSuccess)
-	p.Fence()
-	kit.SameBytes(t, "memory that an RDMA READ has returned", p.A.Buf.Bytes[2048:2112], want)
-	kit.SameBytes(t, "memory of the peer after an RDMA READ", p.B.Buf.Bytes[1024:1088], want)
-	q := p.More(false)
-	q.B.Recv(q.B.RecvWR(1, 0, 8))
-	kit.OK(t, q.B.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPError}), "QP.Modify to Error")
-	q.B.RecvCQ.WaitStatus(1, ci.WCFlushErr)
-	q.B.WantState(ci.QPError)
-	b := ca.Buf(p.A.PD, 64, kit.AllAccess)
-	from := ci.SendWR{Op: ci.OpWrite, SGL: b.SGL(0, 64), Remote: p.B.Buf.Remote(0)}
-	p.WantStatus("RDMA WRITE from a region", from, ci.WCSuccess)
-	kit.Destroy(t, b.MR, "MR")
-	p.WantStatus("RDMA WRITE from a destroyed region", from, ci.WCLocalProtErr)
-	pd := ca.PD()
-	cq := ca.CQ(pd, 4)
-	other := ca.QP(pd, cq, cq)
-	kit.Destroy(t, other.QP, "QP")
-	_, err := other.Query()
-	kit.Want(t, err, "QP.Query after Destroy", ci.InvalidQPHandle)
-	kit.Destroy(t, cq.CQ, "CQ")
-	_, err = cq.Query()
-	kit.Want(t, err, "CQ.Query after Destroy", ci.InvalidCQHandle)
-	kit.Destroy(t, pd, "PD")
-	mr, err := pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64))})
-	kit.WantRefused(t, mr, err, "PD.RegisterMR after Destroy", ci.InvalidPDHandle)
-}
-
-var _ = principles.Add("contract.mandatory", "no mandatory verb fails with Unsupported", contractMandatory,
-	req.SAS2_2_01)
-
-func contractMandatory(t *validate.T) {
+var _ = principles.Add("contract.mandatory", "no mandatory verb fails with Unsupported", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	ca := p.A.QP.CA
 	supported := func(verb string, err error) {
@@ -101,14 +96,12 @@ func contractMandatory(t *validate.T) {
 	}
 	_, err = p.A.PostRecv([]ci.RecvWR{p.A.RecvWR(1, 0, 8)})
 	supported("QP.PostRecv", err)
-	_, err = p.A.PostSend([]ci.SendWR{{Op: ci.OpNop, Flags: ci.SendSignaled}})
-	supported("QP.PostSend of OpNop", err)
 	supported("QP.Modify to Reset", p.A.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPReset}))
 	supported("MR.Destroy", mr.Destroy())
 	supported("CQ.Destroy", cq.Destroy())
 	supported("PD.Destroy", pd.Destroy())
 	supported("QP.Destroy", p.A.QP.QP.Destroy())
-}
+}, req.SAS2_2_01)
 
 var _ = principles.Of(validate.FeatureCore).Add("pd.innermost",
 	"an object belongs to the PD from which it was created, and to that PD's CA", pdInnermost, req.SAS2_1_01)
@@ -144,9 +137,7 @@ func pdInnermost(t *validate.T) {
 	}
 }
 
-var _ = principles.Add("rd.domain", "allocate a reliable datagram domain from a PD", rdDomain, req.SAS2_1_05)
-
-func rdDomain(t *validate.T) {
+var _ = principles.Add("rd.domain", "allocate a reliable datagram domain from a PD", func(t *validate.T) {
 	pd := kit.Open(t).PD()
 	d, err := pd.AllocRDD()
 	if !t.Claims().Has(ci.CapRD) {
@@ -179,11 +170,9 @@ func rdDomain(t *validate.T) {
 	_, err = d.CreateEEC(ci.EECCreate{})
 	kit.Want(t, err, "RDD.CreateEEC of a destroyed RDD", ci.InvalidHandle)
 	kit.Destroy(t, pd, "PD without an RDD")
-}
+}, req.SAS2_1_05)
 
-var _ = principles.Add("rd.needs-domain", "create an RD QP without a domain", rdNeedsDomain, req.SAS2_3_08)
-
-func rdNeedsDomain(t *validate.T) {
+var _ = principles.Add("rd.needs-domain", "create an RD QP without a domain", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 4)
@@ -214,57 +203,50 @@ func rdNeedsDomain(t *validate.T) {
 	kit.OK(t, d.Destroy(), "RDD.Destroy")
 	q, err = pd.CreateQP(c)
 	kit.WantRefused(t, q, err, "PD.CreateQP of type RD with a destroyed RDD", ci.InvalidHandle, ci.InvalidParameter)
-}
+}, req.SAS2_3_08)
 
-var _ = principles.Of(validate.FeatureMR).Add("mr.every-sge", "one invalid entry at each position of a list",
-	mrEverySGE, req.SAS2_3_17)
-
-func mrEverySGE(t *validate.T) {
-	p := kit.RC(t, kit.Size(4096))
-	n := min(4, t.Attr().MaxSGEs)
-	for _, at := range kit.Variants(t, "position", []int{0, n / 2, n - 1}) {
-		for _, last := range kit.Variants(t, "bytes of the last entry", []int{1, 8}) {
-			sgl := make([]ci.SGE, n)
-			for i := range sgl {
-				sgl[i] = p.A.Buf.SGE(uint64(64*i), 8)
+var _ = principles.Of(validate.FeatureMR).Add("mr.every-sge",
+	"one invalid entry at each position of a list", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(4096))
+		n := min(4, t.Attr().MaxSGEs)
+		for _, at := range kit.Variants(t, "position", []int{0, n / 2, n - 1}) {
+			for _, last := range kit.Variants(t, "bytes of the last entry", []int{1, 8}) {
+				sgl := make([]ci.SGE, n)
+				for i := range sgl {
+					sgl[i] = p.A.Buf.SGE(uint64(64*i), 8)
+				}
+				sgl[n-1].Length = uint32(last)
+				p.WantStatus("RDMA WRITE from a list of valid entries",
+					ci.SendWR{Op: ci.OpWrite, SGL: sgl, Remote: p.B.Buf.Remote(0)}, ci.WCSuccess)
+				p.Fence()
+				var want []byte
+				for _, s := range sgl {
+					off := s.Addr - p.A.Buf.Addr
+					want = append(want, p.A.Buf.Bytes[off:off+uint64(s.Length)]...)
+				}
+				kit.SameBytes(t, "bytes written from a list", p.B.Buf.Bytes[:len(want)], want)
+				sgl[at].LKey ^= 1 << 30
+				p.WantStatus(fmt.Sprintf("RDMA WRITE from a list whose entry %d has an unknown key", at),
+					ci.SendWR{Op: ci.OpWrite, SGL: sgl, Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
+				kit.Random(t, p.A.Buf.Bytes[:256])
 			}
-			sgl[n-1].Length = uint32(last)
-			p.WantStatus("RDMA WRITE from a list of valid entries",
-				ci.SendWR{Op: ci.OpWrite, SGL: sgl, Remote: p.B.Buf.Remote(0)}, ci.WCSuccess)
-			p.Fence()
-			var want []byte
-			for _, s := range sgl {
-				off := s.Addr - p.A.Buf.Addr
-				want = append(want, p.A.Buf.Bytes[off:off+uint64(s.Length)]...)
-			}
-			kit.SameBytes(t, "bytes written from a list", p.B.Buf.Bytes[:len(want)], want)
-			sgl[at].LKey ^= 1 << 30
-			p.WantStatus(fmt.Sprintf("RDMA WRITE from a list whose entry %d has an unknown key", at),
-				ci.SendWR{Op: ci.OpWrite, SGL: sgl, Remote: p.B.Buf.Remote(0)}, ci.WCLocalProtErr)
-			kit.Random(t, p.A.Buf.Bytes[:256])
 		}
-	}
-}
+	}, req.SAS2_3_17)
 
 var _ = principles.Of(validate.FeatureMW).Needing(validate.Needs{Caps: ci.CapMW1}).Add("mw.later",
-	"bind a window to a region that is younger than the window", mwLater, req.SAS2_3_16)
+	"bind a window to a region that is younger than the window", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(4096))
+		w := p.B.CA.MW(p.B.PD, ci.MWType1)
+		p.A.Exchange(p.B, 100)
+		for range 3 {
+			b := p.B.CA.Buf(p.B.PD, 64, bindable)
+			key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
+			p.WantWrite("the window", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
+		}
+		kit.Destroy(t, w, "MW") // before the region that it is bound to
+	}, req.SAS2_3_16)
 
-func mwLater(t *validate.T) {
-	p := kit.RC(t, kit.Size(4096))
-	w := p.B.CA.MW(p.B.PD, ci.MWType1)
-	p.A.Exchange(p.B, 100)
-	for range 3 {
-		b := p.B.CA.Buf(p.B.PD, 64, bindable)
-		key := rebind(t, p.B, w, ci.MWBind{MR: b.MR, Addr: b.Addr, Length: 64, Access: ci.RemoteWrite})
-		p.WantWrite("the window", ci.Remote{Addr: b.Addr, RKey: key}, b.Bytes)
-	}
-	kit.Destroy(t, w, "MW") // before the region that it is bound to
-}
-
-var _ = principles.Of(validate.FeatureRC).Add("post.queues", "each verb posts to its own queue", postQueues,
-	req.SAS2_3_18)
-
-func postQueues(t *validate.T) {
+var _ = principles.Of(validate.FeatureRC).Add("post.queues", "each verb posts to its own queue", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	for id := range uint64(4) {
 		p.B.Recv(p.B.RecvWR(id, 0, 8))
@@ -286,27 +268,25 @@ func postQueues(t *validate.T) {
 			kit.Equal(t, "WC.Op", wc[0].Op, e.op)
 		}
 	}
-}
+}, req.SAS2_3_18)
 
 var _ = principles.Of(validate.FeatureMR).Add("mr.destroy.completed",
-	"deregister a region directly after the completion that used it", mrDestroyCompleted, req.SAS2_3_24)
-
-func mrDestroyCompleted(t *validate.T) {
-	p := kit.RC(t, kit.Size(4096))
-	for i := range uint64(64) {
-		for _, op := range []ci.SendOp{ci.OpWrite, ci.OpRead, ci.OpSend} {
-			b := p.A.CA.Buf(p.A.PD, 256, kit.AllAccess)
-			into := p.B.CA.Buf(p.B.PD, 256, kit.AllAccess)
-			if op == ci.OpSend {
-				p.B.Recv(ci.RecvWR{ID: i, SGL: into.SGL(0, 256)})
+	"deregister a region directly after the completion that used it", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(4096))
+		for i := range uint64(64) {
+			for _, op := range []ci.SendOp{ci.OpWrite, ci.OpRead, ci.OpSend} {
+				b := p.A.CA.Buf(p.A.PD, 256, kit.AllAccess)
+				into := p.B.CA.Buf(p.B.PD, 256, kit.AllAccess)
+				if op == ci.OpSend {
+					p.B.Recv(ci.RecvWR{ID: i, SGL: into.SGL(0, 256)})
+				}
+				p.A.Send(ci.SendWR{ID: i, Op: op, Flags: ci.SendSignaled, SGL: b.SGL(0, 256), Remote: into.Remote(0)})
+				p.A.CQ.WaitOK(i)
+				kit.Destroy(t, b.MR, "MR whose request has completed")
+				if op == ci.OpSend {
+					p.B.RecvCQ.WaitOK(i)
+				}
+				kit.Destroy(t, into.MR, "MR of the peer whose request has completed")
 			}
-			p.A.Send(ci.SendWR{ID: i, Op: op, Flags: ci.SendSignaled, SGL: b.SGL(0, 256), Remote: into.Remote(0)})
-			p.A.CQ.WaitOK(i)
-			kit.Destroy(t, b.MR, "MR whose request has completed")
-			if op == ci.OpSend {
-				p.B.RecvCQ.WaitOK(i)
-			}
-			kit.Destroy(t, into.MR, "MR of the peer whose request has completed")
 		}
-	}
-}
+	}, req.SAS2_3_24)

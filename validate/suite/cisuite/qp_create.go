@@ -10,38 +10,26 @@ import (
 // qpCreateCases are the cases of the creation of queue pairs. (IBTA 10.2.4, 11.2.4.)
 var qpCreateCases = &validate.Area{Feature: validate.FeatureQP}
 
-var CICreateQP01 = qpCreateCases.Must("CI-CreateQP-01", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
-	"A new QP is in Reset and has the requested type, PD and CQs.")
+var _ = qpCreateCases.With(validate.Case{Checks: []string{req.SAS2_3_09.ID, req.SAS2_3_06.ID}}).Add("qp.create.reset",
+	"a new QP is in Reset and has the requested attributes", func(t *validate.T) {
+		ca := kit.Open(t)
+		pd := ca.PD()
+		send, recv := ca.CQ(pd, 32), ca.CQ(pd, 32)
+		qp := ca.QP(pd, send, recv)
+		a, err := qp.Query()
+		kit.OK(t, err, "QP.Query")
+		kit.Equal(t, "QPAttr.State", a.State, ci.QPReset)
+		kit.Equal(t, "QPAttr.Type", a.Type, ci.RC)
+		kit.Equal(t, "QPAttr.Num", a.Num, qp.Num())
+		t.Charge("SAS-2.3-06", func() { kit.SameObject(t, "QPAttr.PD", a.PD, pd) })
+		t.Charge("SAS-2.3-09", func() {
+			kit.SameObject(t, "QPAttr.SendCQ", a.SendCQ, send.CQ)
+			kit.SameObject(t, "QPAttr.RecvCQ", a.RecvCQ, recv.CQ)
+		})
+	}, qpCreateCases.Must("CI-CreateQP-01", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
+		"A new QP is in Reset and has the requested type, PD and CQs."), req.SAS2_3_09, req.SAS2_3_06)
 
-var _ = qpCreateCases.Case(validate.Case{
-	ID:      "qp.create.reset",
-	Title:   "a new QP is in Reset and has the requested attributes",
-	Feature: validate.FeatureQP,
-	Checks:  []string{req.SAS2_3_09.ID, req.SAS2_3_06.ID},
-	Run:     qpCreateReset,
-}, CICreateQP01, req.SAS2_3_09, req.SAS2_3_06)
-
-func qpCreateReset(t *validate.T) {
-	ca := kit.Open(t)
-	pd := ca.PD()
-	send, recv := ca.CQ(pd, 32), ca.CQ(pd, 32)
-	qp := ca.QP(pd, send, recv)
-	a, err := qp.Query()
-	kit.OK(t, err, "QP.Query")
-	kit.Equal(t, "QPAttr.State", a.State, ci.QPReset)
-	kit.Equal(t, "QPAttr.Type", a.Type, ci.RC)
-	kit.Equal(t, "QPAttr.Num", a.Num, qp.Num())
-	t.Charge("SAS-2.3-06", func() { kit.SameObject(t, "QPAttr.PD", a.PD, pd) })
-	t.Charge("SAS-2.3-09", func() {
-		kit.SameObject(t, "QPAttr.SendCQ", a.SendCQ, send.CQ)
-		kit.SameObject(t, "QPAttr.RecvCQ", a.RecvCQ, recv.CQ)
-	})
-}
-
-var _ = qpCreateCases.Add("qp.create.granted", "a new QP has at least the requested sizes", qpCreateGranted,
-	req.SAS2_3_10)
-
-func qpCreateGranted(t *validate.T) {
+var _ = qpCreateCases.Add("qp.create.granted", "a new QP has at least the requested sizes", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 64)
@@ -64,14 +52,9 @@ func qpCreateGranted(t *validate.T) {
 		kit.AtLeast(t, "QPCaps.RecvSGE", a.RecvSGE, want.RecvSGE)
 		kit.AtLeast(t, "QPCaps.MaxInline", a.MaxInline, want.MaxInline)
 	}
-}
+}, req.SAS2_3_10)
 
-var CICreateQP02 = qpCreateCases.Must("CI-CreateQP-02", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
-	"QP numbers are unique in the CA, have 24 bits and differ from those of QP0 and QP1.")
-
-var _ = qpCreateCases.Add("qp.create.numbers", "QP numbers are unique", qpCreateNumbers, CICreateQP02)
-
-func qpCreateNumbers(t *validate.T) {
+var _ = qpCreateCases.Add("qp.create.numbers", "QP numbers are unique", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 64)
@@ -82,15 +65,10 @@ func qpCreateNumbers(t *validate.T) {
 		kit.True(t, !seen[n], "QP.Num", "a number of no other QP", "%#x, the number of another QP", uint32(n))
 		seen[n] = true
 	}
-}
+}, qpCreateCases.Must("CI-CreateQP-02", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
+	"QP numbers are unique in the CA, have 24 bits and differ from those of QP0 and QP1."))
 
-var CICreateQP03 = qpCreateCases.Must("CI-CreateQP-03", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
-	"Depths above the limits of the CA fail with InvalidMaxWRs, scatter/gather counts with InvalidMaxSGE. No QP is "+
-		"created.")
-
-var _ = qpCreateCases.Add("qp.create.limits", "sizes above the limits", qpCreateLimits, CICreateQP03)
-
-func qpCreateLimits(t *validate.T) {
+var _ = qpCreateCases.Add("qp.create.limits", "sizes above the limits", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 16)
@@ -111,25 +89,9 @@ func qpCreateLimits(t *validate.T) {
 		kit.WantRefused(t, qp, err, "PD.CreateQP with "+x.what, x.want)
 	}
 	kit.Destroy(t, cq, "CQ after rejected calls of PD.CreateQP")
-}
+}, qpCreateCases.Must("CI-CreateQP-03", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
+	"Depths above the limits of the CA fail with InvalidMaxWRs, scatter/gather counts with InvalidMaxSGE. No QP "+
+		"is created."))
 
-var CIDestroyQP01 = qpCreateCases.Must("CI-DestroyQP-01", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
+var ciDestroyQP01 = qpCreateCases.Must("CI-DestroyQP-01", "IBTA 11.2.4", "ci_create_qp (22), ci_destroy_qp (28)",
 	"Each verb on a destroyed QP fails with InvalidQPHandle.")
-
-var _ = qpCreateCases.Add("qp.stale", "use a destroyed QP", qpStale, CIDestroyQP01)
-
-func qpStale(t *validate.T) {
-	ca := kit.Open(t)
-	pd := ca.PD()
-	cq := ca.CQ(pd, 16)
-	qp := ca.QP(pd, cq, cq)
-	f, a := qp.InitAttr()
-	kit.DestroyTwice(t, qp, "QP", ci.InvalidQPHandle)
-	kit.WantExactly(t, qp.Modify(f, a), "QP.Modify after Destroy", ci.InvalidQPHandle)
-	_, err := qp.Query()
-	kit.WantExactly(t, err, "QP.Query after Destroy", ci.InvalidQPHandle)
-	_, err = qp.PostSend([]ci.SendWR{{Op: ci.OpSend}})
-	kit.WantExactly(t, err, "QP.PostSend after Destroy", ci.InvalidQPHandle)
-	_, err = qp.PostRecv([]ci.RecvWR{{}})
-	kit.WantExactly(t, err, "QP.PostRecv after Destroy", ci.InvalidQPHandle)
-}

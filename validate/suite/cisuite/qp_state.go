@@ -14,53 +14,52 @@ import (
 // qpStateCases are the cases of the state machine of queue pairs and of its attributes. (IBTA 10.3.1, 11.2.5.2.)
 var qpStateCases = &validate.Area{Feature: validate.FeatureQP, Needs: validate.Needs{Caps: ci.CapCurrentQPState}}
 
-var CIModifyQP01 = qpStateCases.Must("CI-ModifyQP-01", "IBTA 10.3.1", "ci_modify_qp (25)",
+var ciModifyQP01 = qpStateCases.Must("CI-ModifyQP-01", "IBTA 10.3.1", "ci_modify_qp (25)",
 	"Each transition of the state diagram succeeds with exactly the attributes that it requires.")
 
-var CIModifyQP02 = qpStateCases.Must("CI-ModifyQP-02", "IBTA 10.3.1", "ci_modify_qp (25)",
+var ciModifyQP02 = qpStateCases.Must("CI-ModifyQP-02", "IBTA 10.3.1", "ci_modify_qp (25)",
 	"A transition that the state diagram does not have fails with InvalidQPState and changes nothing.")
 
-var CIModifyQP03 = qpStateCases.Must("CI-ModifyQP-03", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+var ciModifyQP03 = qpStateCases.Must("CI-ModifyQP-03", "IBTA 11.2.5.2", "ci_modify_qp (25)",
 	"A transition without a required attribute fails with InvalidParameter and changes nothing.")
 
-var CIModifyQP04 = qpStateCases.Must("CI-ModifyQP-04", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+var ciModifyQP04 = qpStateCases.Must("CI-ModifyQP-04", "IBTA 11.2.5.2", "ci_modify_qp (25)",
 	"A transition with an attribute that it does not permit fails with InvalidParameter and changes nothing.")
 
-var CIModifyQP05 = qpStateCases.Must("CI-ModifyQP-05", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+var ciModifyQP05 = qpStateCases.Must("CI-ModifyQP-05", "IBTA 11.2.5.2", "ci_modify_qp (25)",
 	"An attribute out of range fails with the status of its kind, and nothing changes.")
 
-var CIModifyQP06 = qpStateCases.Must("CI-ModifyQP-06", "IBTA 11.2.5.3", "ci_modify_qp (25)",
+var ciModifyQP06 = qpStateCases.Must("CI-ModifyQP-06", "IBTA 11.2.5.3", "ci_modify_qp (25)",
 	"Query returns the attributes that Modify has set.")
 
-var CIModifyQP07 = qpStateCases.Must("CI-ModifyQP-07", "IBTA 10.3.1.1", "ci_modify_qp (25)",
+var ciModifyQP07 = qpStateCases.Must("CI-ModifyQP-07", "IBTA 10.3.1.1", "ci_modify_qp (25)",
 	"A QP can be moved to Reset from every state and then be connected again.")
 
-var CIModifyQP08 = qpStateCases.Must("CI-ModifyQP-08", "IBTA 10.3.1.7", "ci_modify_qp (25)",
+var ciModifyQP08 = qpStateCases.Must("CI-ModifyQP-08", "IBTA 10.3.1.7", "ci_modify_qp (25)",
 	"A QP can be moved to Error from every state, and from Error only to Reset.")
 
-var CIModifyQP09 = qpStateCases.Must("CI-ModifyQP-09", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+var ciModifyQP09 = qpStateCases.Must("CI-ModifyQP-09", "IBTA 11.2.5.2", "ci_modify_qp (25)",
 	"Values of attributes that are not in the mask are ignored.")
 
-var CIModifyQP10 = qpStateCases.Must("CI-ModifyQP-10", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+var ciModifyQP10 = qpStateCases.Must("CI-ModifyQP-10", "IBTA 11.2.5.2", "ci_modify_qp (25)",
 	"An unknown bit of the mask fails with InvalidParameter, and nothing changes.")
 
-var CIModifyQP11 = qpStateCases.Must("CI-ModifyQP-11", "IBTA 10.3.1", "ci_modify_qp (25)",
+var ciModifyQP11 = qpStateCases.Must("CI-ModifyQP-11", "IBTA 10.3.1", "ci_modify_qp (25)",
 	"Modify of a destroyed QP fails with InvalidQPHandle.")
 
-var CISQD01 = qpStateCases.Must("CI-SQD-01", "IBTA 10.3.1.5", "ci_modify_qp (25)",
+var ciSQD01 = qpStateCases.Must("CI-SQD-01", "IBTA 10.3.1.5", "ci_modify_qp (25)",
 	"A QP that is moved to SQD completes the sends that it has begun and begins no others. Posted requests are "+
 		"accepted and wait.")
 
-var CISQD02 = qpStateCases.Must("CI-SQD-02", "IBTA 10.3.1.5", "ci_modify_qp (25)",
+var ciSQD02 = qpStateCases.Must("CI-SQD-02", "IBTA 10.3.1.5", "ci_modify_qp (25)",
 	"When the send queue has drained, the event SQ drained is raised once if it was requested, and otherwise not.")
 
-var CISQD03 = qpStateCases.Must("CI-SQD-03", "IBTA 10.3.1.5", "ci_modify_qp (25)",
-	"A QP in SQD still receives.")
+var ciSQD03 = qpStateCases.Must("CI-SQD-03", "IBTA 10.3.1.5", "ci_modify_qp (25)", "A QP in SQD still receives.")
 
-var CISQD04 = qpStateCases.Must("CI-SQD-04", "IBTA 10.3.1.5", "ci_modify_qp (25)",
+var ciSQD04 = qpStateCases.Must("CI-SQD-04", "IBTA 10.3.1.5", "ci_modify_qp (25)",
 	"When the QP is back in RTS, the waiting requests are sent in order.")
 
-var CICurrentState01 = qpStateCases.Must("CI-CurrentState-01", "IBTA 11.2.5.2", "ci_modify_qp (25)",
+var ciCurrentState01 = qpStateCases.Must("CI-CurrentState-01", "IBTA 11.2.5.2", "ci_modify_qp (25)",
 	"If CapCurrentQPState is claimed, a Modify whose current state is not that of the QP fails with "+
 		"InvalidQPState.")
 
@@ -73,22 +72,22 @@ type statePattern struct {
 }
 
 var statePatterns = []statePattern{
-	{"legal", "every transition with the attributes that it requires", CIModifyQP01, req.SAS2_3_11, qpLegal},
-	{"illegal", "every transition that does not exist", CIModifyQP02, nil, qpIllegal},
-	{"missing", "each required attribute missing", CIModifyQP03, nil, qpMissing},
-	{"extra", "attributes that the transition does not permit", CIModifyQP04, nil, qpExtra},
-	{"values", "values out of range", CIModifyQP05, nil, qpValues},
-	{"query", "attributes that Query returns", CIModifyQP06, nil, qpShows},
-	{"optional", "every transition with each optional attribute", CIModifyQP01, nil, qpOptional},
-	{"largest", "largest value of each attribute", CIModifyQP06, nil, qpLargest},
-	{"reset", "from every state to Reset, then connected again", CIModifyQP07, nil, qpResets},
-	{"error", "from every state to Error, and from there", CIModifyQP08, nil, qpErrors},
-	{"mask", "values that are not in the mask", CIModifyQP09, nil, qpMask},
-	{"unknown", "unknown bits of the mask", CIModifyQP10, nil, qpUnknown},
-	{"stale", "Modify and Query after Destroy", CIModifyQP11, nil, qpModifyStale},
-	{"drain-event", "drain with and without an event", CISQD02, nil, qpDrainEvent},
-	{"drain-posts", "post to a drained QP, then resume", CISQD04, CISQD01, qpDrainPosts},
-	{"drain-receives", "receive on a drained QP", CISQD03, nil, qpDrainReceives},
+	{"legal", "every transition with the attributes that it requires", ciModifyQP01, req.SAS2_3_11, qpLegal},
+	{"illegal", "every transition that does not exist", ciModifyQP02, nil, qpIllegal},
+	{"missing", "each required attribute missing", ciModifyQP03, nil, qpMissing},
+	{"extra", "attributes that the transition does not permit", ciModifyQP04, nil, qpExtra},
+	{"values", "values out of range", ciModifyQP05, nil, qpValues},
+	{"query", "attributes that Query returns", ciModifyQP06, nil, qpShows},
+	{"optional", "every transition with each optional attribute", ciModifyQP01, nil, qpOptional},
+	{"largest", "largest value of each attribute", ciModifyQP06, nil, qpLargest},
+	{"reset", "from every state to Reset, then connected again", ciModifyQP07, nil, qpResets},
+	{"error", "from every state to Error, and from there", ciModifyQP08, nil, qpErrors},
+	{"mask", "values that are not in the mask", ciModifyQP09, nil, qpMask},
+	{"unknown", "unknown bits of the mask", ciModifyQP10, nil, qpUnknown},
+	{"stale", "Modify and Query after Destroy", ciModifyQP11, nil, qpModifyStale},
+	{"drain-event", "drain with and without an event", ciSQD02, nil, qpDrainEvent},
+	{"drain-posts", "post to a drained QP, then resume", ciSQD04, ciSQD01, qpDrainPosts},
+	{"drain-receives", "receive on a drained QP", ciSQD03, nil, qpDrainReceives},
 }
 
 var _ = validate.Matrix(qpStateCases, eachService(statePatterns),
@@ -110,7 +109,7 @@ var _ = validate.Matrix(qpStateCases, eachService(statePatterns),
 		return c, []*req.Requirement{p.of.proves, p.of.checks}
 	})
 
-var _ = qpStateCases.Add("qp.state.current", "a wrong and the correct current state", qpCurrent, CICurrentState01)
+var _ = qpStateCases.Add("qp.state.current", "a wrong and the correct current state", qpCurrent, ciCurrentState01)
 
 // ladder is a QP that a case moves through its states, and a peer.
 type ladder struct {
@@ -342,7 +341,7 @@ func qpExtra(t *validate.T, typ ci.QPType) {
 		}
 		l.climb(e.from)
 		f, a := l.attrs(e)
-		extra := neverAllowed(typ, e, qpRules(typ)[e])
+		extra := neverAllowed(e, qpRules(typ)[e])
 		for bit := ci.QPField(1); bit <= ci.QPFieldRecvDepth; bit <<= 1 {
 			if extra&bit != 0 {
 				l.refused(f|bit, a, fmt.Sprintf("QP.Modify from %s with field %#x", e, uint32(bit)),

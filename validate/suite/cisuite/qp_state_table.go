@@ -66,7 +66,7 @@ func qpRules(typ ci.QPType) map[edge]qpRule {
 
 // neverAllowed returns the fields that a transition of this service never permits, with any optional capability:
 // attributes of another step of the state machine or of another service.
-func neverAllowed(typ ci.QPType, e edge, r qpRule) ci.QPField {
+func neverAllowed(e edge, r qpRule) ci.QPField {
 	all := ci.QPFieldPort | ci.QPFieldQKey | ci.QPFieldMTU | ci.QPFieldDestNum | ci.QPFieldRQPSN | ci.QPFieldSQPSN |
 		ci.QPFieldSQDEvent
 	if e.from == ci.QPSQD {

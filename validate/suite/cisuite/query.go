@@ -13,18 +13,17 @@ import (
 // queryCases are the cases of CA.Query. (SAS 2.3, IBTA 11.2.1.2.)
 var queryCases = &validate.Area{Feature: validate.FeatureCore}
 
-var CIQueryCA06 = queryCases.Must("CI-QueryCA-06", "IBTA 11.2.1", "ci_query_ca (5)",
+var ciQueryCA06 = queryCases.Must("CI-QueryCA-06", "IBTA 11.2.1", "ci_query_ca (5)",
 	"A port has no MTUs by service level, or up to 16 valid codes that are at most its MTU. Connections and "+
 		"datagrams with that of their service level work, and with a larger one fail.")
 
-var _ = queryCases.Of(validate.FeatureRC).Add("query.mtus", "MTUs by service level", queryMTUs, CIQueryCA06)
+var _ = queryCases.Of(validate.FeatureRC).Add("query.mtus", "MTUs by service level", queryMTUs, ciQueryCA06)
 
-var _ = queryCases.Of(validate.FeatureUD).Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("query.mtus-datagram",
-	"a datagram of the MTU of its service level, and a longer one", queryMTUDatagram, CIQueryCA06)
+var _ = queryCases.Of(validate.FeatureUD).Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add(
+	"query.mtus-datagram", "a datagram of the MTU of its service level, and a longer one", queryMTUDatagram,
+	ciQueryCA06)
 
-var _ = queryCases.Add("query.limits", "limits are set and consistent", queryLimits, req.SAS2_3_03, CIQueryCA01)
-
-func queryLimits(t *validate.T) {
+var _ = queryCases.Add("query.limits", "limits are set and consistent", func(t *validate.T) {
 	a := kit.Open(t).Attr
 	// An optional object has a limit above 0 exactly if it is claimed.
 	for _, x := range kit.Variants(t, "", []struct {
@@ -54,14 +53,12 @@ func queryLimits(t *validate.T) {
 		kit.True(t, !a.Caps.Has(bit) || a.Caps.Has(ci.CapAV), "CAAttr.Caps",
 			"AV claimed together with "+validate.CapNames(bit), "not claimed")
 	}
-}
+}, req.SAS2_3_03, ciQueryCA01)
 
-var CIQueryCA01 = queryCases.Must("CI-QueryCA-01", "IBTA 11.2.1", "ci_query_ca (5)",
+var ciQueryCA01 = queryCases.Must("CI-QueryCA-01", "IBTA 11.2.1", "ci_query_ca (5)",
 	"The limits in the attributes permit at least one connection and are consistent.")
 
-var _ = queryCases.Add("query.limits-connection", "limits permit a connection", queryConnection, CIQueryCA01)
-
-func queryConnection(t *validate.T) {
+var _ = queryCases.Add("query.limits-connection", "limits permit a connection", func(t *validate.T) {
 	a := kit.Open(t).Attr
 	for _, x := range kit.Variants(t, "", []struct {
 		name     string
@@ -81,15 +78,9 @@ func queryConnection(t *validate.T) {
 		a.MaxSGEs)
 	kit.AtLeast(t, "CAAttr.MaxMRSize", a.MaxMRSize, 4096)
 	kit.True(t, a.AckDelay < 32, "CAAttr.AckDelay", "a 5-bit exponent, below 32", "%d", a.AckDelay)
-}
+}, ciQueryCA01)
 
-var CIQueryCA02 = queryCases.Must("CI-QueryCA-02", "IBTA 11.2.1", "ci_query_ca (5)",
-	"Ports are numbered 1 to n in order. Each has an MTU that its hardware permits, a GID and, on InfiniBand, the "+
-		"default partition.")
-
-var _ = queryCases.Add("query.ports", "port attributes", queryPorts, CIQueryCA02)
-
-func queryPorts(t *validate.T) {
+var _ = queryCases.Add("query.ports", "port attributes", func(t *validate.T) {
 	a := kit.Open(t).Attr
 	for i, p := range a.Ports {
 		where := func(f string) string { return "CAAttr.Ports[" + string(rune('0'+i)) + "]." + f }
@@ -116,14 +107,11 @@ func queryPorts(t *validate.T) {
 			kit.Equal(t, where("GIDs[0], lower half"), guid, p.GUID)
 		}
 	}
-}
+}, queryCases.Must("CI-QueryCA-02", "IBTA 11.2.1", "ci_query_ca (5)",
+	"Ports are numbered 1 to n in order. Each has an MTU that its hardware permits, a GID and, on InfiniBand, "+
+		"the default partition."))
 
-var CIQueryCA04 = queryCases.Must("CI-QueryCA-04", "IBTA 11.2.1", "ci_query_ca (5)",
-	"Page sizes are powers of two in ascending order and include 4096.")
-
-var _ = queryCases.Add("query.page-sizes", "page sizes", queryPageSizes, CIQueryCA04)
-
-func queryPageSizes(t *validate.T) {
+var _ = queryCases.Add("query.page-sizes", "page sizes", func(t *validate.T) {
 	a := kit.Open(t).Attr
 	has4k := false
 	for i, s := range a.PageSizes {
@@ -132,14 +120,10 @@ func queryPageSizes(t *validate.T) {
 		has4k = has4k || s == 4096
 	}
 	kit.True(t, has4k, "CAAttr.PageSizes", "a list that includes 4096", "%d", a.PageSizes)
-}
+}, queryCases.Must("CI-QueryCA-04", "IBTA 11.2.1", "ci_query_ca (5)",
+	"Page sizes are powers of two in ascending order and include 4096."))
 
-var CIQueryCA03 = queryCases.Must("CI-QueryCA-03", "IBTA 11.2.1", "ci_query_ca (5)",
-	"Query returns a snapshot that belongs to the caller: changes to it do not affect the next Query.")
-
-var _ = queryCases.Add("query.snapshot", "the snapshot belongs to the caller", querySnapshot, CIQueryCA03)
-
-func querySnapshot(t *validate.T) {
+var _ = queryCases.Add("query.snapshot", "the snapshot belongs to the caller", func(t *validate.T) {
 	ca := kit.Open(t)
 	// Counters may change between two queries.
 	words := func(a *ci.CAAttr) string {
@@ -162,4 +146,5 @@ func querySnapshot(t *validate.T) {
 	again, err := ca.Query()
 	kit.OK(t, err, "CA.Query")
 	kit.Equal(t, "CA.Query after its result was overwritten", words(again), before)
-}
+}, queryCases.Must("CI-QueryCA-03", "IBTA 11.2.1", "ci_query_ca (5)",
+	"Query returns a snapshot that belongs to the caller: changes to it do not affect the next Query."))

@@ -21,13 +21,10 @@ func large16(a *ci.CAAttr) string {
 	return ""
 }
 
-var IBTA9_7_01 = rcSendCases.Must("IBTA-9.7-01", "IBTA 9.7", "SEND; ci_post_send (55)",
+var ibta9_7_01 = rcSendCases.Must("IBTA-9.7-01", "IBTA 9.7", "SEND; ci_post_send (55)",
 	"A SEND of any length from 0 to the limit of the port arrives completely, and nothing else is written.")
 
-var _ = rcSendCases.Add("rc.send.sizes", "messages of 0 bytes to 1 MiB, around packet boundaries", rcSizes,
-	IBTA9_7_01, req.SAS2_3_18)
-
-func rcSizes(t *validate.T) {
+var _ = rcSendCases.Add("rc.send.sizes", "messages of 0 bytes to 1 MiB, around packet boundaries", func(t *validate.T) {
 	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
 	p := kit.RC(t, kit.Size(maxSize))
 	kit.Random(t, p.A.Buf.Bytes)
@@ -48,28 +45,24 @@ func rcSizes(t *validate.T) {
 			p.B.Buf.Bytes[j] = 0xee
 		}
 	}
-}
+}, ibta9_7_01, req.SAS2_3_18)
 
-var _ = rcSendCases.Needing(validate.Needs{Attr: large16}).Add("rc.send.large", "a message of 16 MiB", rcLarge,
-	IBTA9_7_01)
+var _ = rcSendCases.Needing(validate.Needs{Attr: large16}).Add("rc.send.large",
+	"a message of 16 MiB", func(t *validate.T) {
+		const n = 16 << 20
+		p := kit.RC(t, kit.Size(n))
+		kit.Random(t, p.A.Buf.Bytes)
+		p.B.Recv(p.B.RecvWR(1, 0, n))
+		p.A.Send(p.A.SendWR(1, 0, n))
+		p.A.CQ.WaitOK(1)
+		kit.Equal(t, "Length of a message of 16 MiB", p.B.RecvCQ.WaitOK(1)[0].Length, uint32(n))
+		kit.SameBytes(t, "message of 16 MiB", p.B.Buf.Bytes, p.A.Buf.Bytes)
+	}, ibta9_7_01)
 
-func rcLarge(t *validate.T) {
-	const n = 16 << 20
-	p := kit.RC(t, kit.Size(n))
-	kit.Random(t, p.A.Buf.Bytes)
-	p.B.Recv(p.B.RecvWR(1, 0, n))
-	p.A.Send(p.A.SendWR(1, 0, n))
-	p.A.CQ.WaitOK(1)
-	kit.Equal(t, "Length of a message of 16 MiB", p.B.RecvCQ.WaitOK(1)[0].Length, uint32(n))
-	kit.SameBytes(t, "message of 16 MiB", p.B.Buf.Bytes, p.A.Buf.Bytes)
-}
-
-var IBTA9_7_02 = rcSendCases.Must("IBTA-9.7-02", "IBTA 9.7", "ordering",
+var ibta9_7_02 = rcSendCases.Must("IBTA-9.7-02", "IBTA 9.7", "ordering",
 	"Messages of a send queue use receives in the order of both posts, and both queues complete in that order.")
 
-var _ = rcSendCases.Add("rc.send.order", "64 messages, in order", rcOrder, IBTA9_7_02)
-
-func rcOrder(t *validate.T) {
+var _ = rcSendCases.Add("rc.send.order", "64 messages, in order", func(t *validate.T) {
 	const n, size = 64, 96
 	p := kit.RC(t, kit.Depth(n))
 	msgs := kit.Random(t, p.A.Buf.Bytes[:n*size])
@@ -83,42 +76,38 @@ func rcOrder(t *validate.T) {
 		kit.Equal(t, fmt.Sprintf("Length of message %d", i+1), wc.Length, uint32(len(want)))
 		kit.SameBytes(t, fmt.Sprintf("message %d", i+1), p.B.Buf.Bytes[i*size:i*size+len(want)], want)
 	}
-}
+}, ibta9_7_02)
 
-var _ = rcSendCases.Add("rc.send.wrap", "one message at a time, until each queue has begun anew three times", rcWrap,
-	IBTA9_7_02)
-
-// rcWrap finds what is wrong in the second or third round of a ring, such as the sense of an owner bit, at the first
+// The case finds what is wrong in the second or third round of a ring, such as the sense of an owner bit, at the first
 // message: otherwise it shows as a completion that does not come, in many cases that use a ring longer.
-func rcWrap(t *validate.T) {
-	const most, size = 4096, 64 // adapters that round up to more have other cases
-	p := kit.RC(t, kit.Depth(2))
-	longest := 0
-	for _, e := range []*kit.End{p.A, p.B} {
-		q, err := e.QP.Query()
-		kit.OK(t, err, "QP.Query")
-		longest = max(longest, q.SendDepth, q.RecvDepth)
-		for _, c := range []*kit.CQ{e.CQ, e.RecvCQ} {
-			a, err := c.Query()
-			kit.OK(t, err, "CQ.Query")
-			longest = max(longest, a.Size)
+var _ = rcSendCases.Add("rc.send.wrap",
+	"one message at a time, until each queue has begun anew three times", func(t *validate.T) {
+		const most, size = 4096, 64 // adapters that round up to more have other cases
+		p := kit.RC(t, kit.Depth(2))
+		longest := 0
+		for _, e := range []*kit.End{p.A, p.B} {
+			q, err := e.QP.Query()
+			kit.OK(t, err, "QP.Query")
+			longest = max(longest, q.SendDepth, q.RecvDepth)
+			for _, c := range []*kit.CQ{e.CQ, e.RecvCQ} {
+				a, err := c.Query()
+				kit.OK(t, err, "CQ.Query")
+				longest = max(longest, a.Size)
+			}
 		}
-	}
-	kit.Random(t, p.A.Buf.Bytes)
-	for i := range min(3*longest+1, most) {
-		id, at := uint64(i+1), i%32*size
-		t.Step("message %d", i+1)
-		p.B.Recv(p.B.RecvWR(id, at, size))
-		p.A.Send(p.A.SendWR(id, at, size))
-		p.A.CQ.WaitOK(id)
-		p.B.RecvCQ.WaitOK(id)
-		kit.SameBytes(t, "its bytes", p.B.Buf.Bytes[at:at+size], p.A.Buf.Bytes[at:at+size])
-	}
-}
+		kit.Random(t, p.A.Buf.Bytes)
+		for i := range min(3*longest+1, most) {
+			id, at := uint64(i+1), i%32*size
+			t.Step("message %d", i+1)
+			p.B.Recv(p.B.RecvWR(id, at, size))
+			p.A.Send(p.A.SendWR(id, at, size))
+			p.A.CQ.WaitOK(id)
+			p.B.RecvCQ.WaitOK(id)
+			kit.SameBytes(t, "its bytes", p.B.Buf.Bytes[at:at+size], p.A.Buf.Bytes[at:at+size])
+		}
+	}, ibta9_7_02)
 
-var _ = rcSendCases.Add("rc.send.both-ways", "both ends send at the same time", rcBothWays, IBTA9_7_01, IBTA9_7_02)
-
-func rcBothWays(t *validate.T) {
+var _ = rcSendCases.Add("rc.send.both-ways", "both ends send at the same time", func(t *validate.T) {
 	const n, size = 16, 2000
 	p := kit.RC(t, kit.Size(2*n*size))
 	half := n * size
@@ -139,14 +128,9 @@ func rcBothWays(t *validate.T) {
 	}
 	kit.SameBytes(t, "messages to B", p.B.Buf.Bytes[half:], p.A.Buf.Bytes[:half])
 	kit.SameBytes(t, "messages to A", p.A.Buf.Bytes[half:], p.B.Buf.Bytes[:half])
-}
+}, ibta9_7_01, ibta9_7_02)
 
-var IBTA9_7_03 = rcSendCases.Must("IBTA-9.7-03", "IBTA 9.7", "segmentation by path MTU",
-	"A connection works with each path MTU up to that of the port.")
-
-var _ = rcSendCases.Add("rc.send.path-mtu", "each path MTU", rcMTUs, IBTA9_7_03, IBTA9_7_01)
-
-func rcMTUs(t *validate.T) {
+var _ = rcSendCases.Add("rc.send.path-mtu", "each path MTU", func(t *validate.T) {
 	ca := kit.Open(t)
 	top := ca.MTU()
 	kit.OK(t, ca.Destroy(), "CA.Destroy")
@@ -168,7 +152,8 @@ func rcMTUs(t *validate.T) {
 		kit.OK(t, err, "QP.Query")
 		kit.Equal(t, "QPAttr.MTU", attr.MTU, m)
 	}
-}
+}, rcSendCases.Must("IBTA-9.7-03", "IBTA 9.7", "segmentation by path MTU",
+	"A connection works with each path MTU up to that of the port."), ibta9_7_01)
 
 // pieces splits n bytes into uneven segments, one of them empty. Their order in the buffer differs from that in the
 // message.
@@ -178,12 +163,10 @@ func pieces(n int) (off, length []int) {
 	return off, length
 }
 
-var CIPostSend01 = rcSendCases.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55), data segments",
+var ciPostSend01 = rcSendCases.Must("CI-PostSend-01", "IBTA 11.4.1.1", "ci_post_send (55), data segments",
 	"The segments of a send are gathered in their order, whatever their lengths are. They may be empty.")
 
-var _ = rcSendCases.Add("rc.send.gather", "send from uneven and empty segments", rcGather, CIPostSend01)
-
-func rcGather(t *validate.T) {
+var _ = rcSendCases.Add("rc.send.gather", "send from uneven and empty segments", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(min(4, t.Attr().MaxSGEs)))
 	kit.Random(t, p.A.Buf.Bytes)
 	for i, n := range kit.Variants(t, "bytes", []int{64, p.A.PathMTU() + 17, 5000}) {
@@ -207,70 +190,61 @@ func rcGather(t *validate.T) {
 	p.A.Send(ci.SendWR{ID: 9, Op: ci.OpSend, Flags: ci.SendSignaled, SGL: []ci.SGE{p.A.Buf.SGE(5, 0)}})
 	p.A.CQ.WaitOK(9)
 	kit.Equal(t, "Length of a message with one empty segment", p.B.RecvCQ.WaitOK(9)[0].Length, 0)
-}
+}, ciPostSend01)
 
-var _ = rcSendCases.Case(validate.Case{
-	ID:      "rc.send.gather-last",
-	Title:   "lists whose last segment has one byte, around packet boundaries",
-	Feature: validate.FeatureRC,
-	Checks:  []string{CIPostRecv01.ID},
-	Run:     rcGatherLast,
-}, CIPostSend01, CIPostRecv01)
-
-// rcGatherLast transfers lists of two segments, the last of one byte. It may be alone in its packet.
-func rcGatherLast(t *validate.T) {
-	const head, last = 1024, 20000 // offsets of the segments
-	if t.Attr().MaxSGEs < 2 || t.Attr().MaxReadSGEs < 2 {
-		t.Skip("lists have at most one segment")
-	}
-	p := kit.RC(t, kit.Size(32<<10), kit.SGEs(2))
-	list := func(b *kit.Buf, n int) []ci.SGE {
-		return []ci.SGE{b.SGE(head, uint32(n-1)), b.SGE(last, 1)}
-	}
-	bytesOf := func(b *kit.Buf, n int) []byte {
-		return append(slices.Clone(b.Bytes[head:head+n-1]), b.Bytes[last])
-	}
-	m := p.A.PathMTU()
-	id := uint64(0)
-	for _, n := range kit.Variants(t, "bytes", []int{2, 4, 5, m, m + 1, 2*m + 1}) {
-		for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpSend, ci.OpWrite, ci.OpRead}) {
-			id++
-			kit.Random(t, p.A.Buf.Bytes)
-			kit.Random(t, p.B.Buf.Bytes)
-			w := p.A.RDMA(op, id, 0, n, p.B, 0)
-			w.SGL = list(p.A.Buf, n)
-			if op == ci.OpSend {
-				w.Remote = ci.Remote{}
-				p.B.Recv(ci.RecvWR{ID: id, SGL: list(p.B.Buf, n)})
-			}
-			from := bytesOf(p.A.Buf, n)
-			p.A.Send(w)
-			p.A.CQ.WaitOK(id)
-			where := fmt.Sprintf("%v of %d bytes with a last segment of one", op, n)
-			switch op {
-			case ci.OpSend:
-				p.B.RecvCQ.WaitOK(id)
-				t.Charge("CI-PostRecv-01", func() {
-					kit.True(t, p.B.Buf.Bytes[last] == from[n-1], where+": last byte at the receiver",
-						fmt.Sprintf("%#02x", from[n-1]), "%#02x", p.B.Buf.Bytes[last])
-				})
-				kit.SameBytes(t, where, bytesOf(p.B.Buf, n), from)
-			case ci.OpWrite:
-				kit.SameBytes(t, where, p.B.Buf.Bytes[:n], from)
-			default:
-				kit.SameBytes(t, where, bytesOf(p.A.Buf, n), p.B.Buf.Bytes[:n])
+// The case transfers lists of two segments, the last of one byte. It may be alone in its packet.
+var _ = rcSendCases.With(validate.Case{Checks: []string{ciPostRecv01.ID}}).Add("rc.send.gather-last",
+	"lists whose last segment has one byte, around packet boundaries", func(t *validate.T) {
+		const head, last = 1024, 20000 // offsets of the segments
+		if t.Attr().MaxSGEs < 2 || t.Attr().MaxReadSGEs < 2 {
+			t.Skip("lists have at most one segment")
+		}
+		p := kit.RC(t, kit.Size(32<<10), kit.SGEs(2))
+		list := func(b *kit.Buf, n int) []ci.SGE {
+			return []ci.SGE{b.SGE(head, uint32(n-1)), b.SGE(last, 1)}
+		}
+		bytesOf := func(b *kit.Buf, n int) []byte {
+			return append(slices.Clone(b.Bytes[head:head+n-1]), b.Bytes[last])
+		}
+		m := p.A.PathMTU()
+		id := uint64(0)
+		for _, n := range kit.Variants(t, "bytes", []int{2, 4, 5, m, m + 1, 2*m + 1}) {
+			for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpSend, ci.OpWrite, ci.OpRead}) {
+				id++
+				kit.Random(t, p.A.Buf.Bytes)
+				kit.Random(t, p.B.Buf.Bytes)
+				w := p.A.RDMA(op, id, 0, n, p.B, 0)
+				w.SGL = list(p.A.Buf, n)
+				if op == ci.OpSend {
+					w.Remote = ci.Remote{}
+					p.B.Recv(ci.RecvWR{ID: id, SGL: list(p.B.Buf, n)})
+				}
+				from := bytesOf(p.A.Buf, n)
+				p.A.Send(w)
+				p.A.CQ.WaitOK(id)
+				where := fmt.Sprintf("%v of %d bytes with a last segment of one", op, n)
+				switch op {
+				case ci.OpSend:
+					p.B.RecvCQ.WaitOK(id)
+					t.Charge("CI-PostRecv-01", func() {
+						kit.True(t, p.B.Buf.Bytes[last] == from[n-1], where+": last byte at the receiver",
+							fmt.Sprintf("%#02x", from[n-1]), "%#02x", p.B.Buf.Bytes[last])
+					})
+					kit.SameBytes(t, where, bytesOf(p.B.Buf, n), from)
+				case ci.OpWrite:
+					kit.SameBytes(t, where, p.B.Buf.Bytes[:n], from)
+				default:
+					kit.SameBytes(t, where, bytesOf(p.A.Buf, n), p.B.Buf.Bytes[:n])
+				}
 			}
 		}
-	}
-}
+	}, ciPostSend01, ciPostRecv01)
 
-var CIPostRecv01 = rcSendCases.Must("CI-PostRecv-01", "IBTA 11.4.1.2", "ci_post_recv (56), data segments",
-	"The segments of a receive are filled in their order. Each is filled completely before the next one, and empty "+
-		"ones are skipped.")
+var ciPostRecv01 = rcSendCases.Must("CI-PostRecv-01", "IBTA 11.4.1.2", "ci_post_recv (56), data segments",
+	"The segments of a receive are filled in their order. Each is filled completely before the next one, and "+
+		"empty ones are skipped.")
 
-var _ = rcSendCases.Add("rc.send.scatter", "receive into uneven and empty segments", rcScatter, CIPostRecv01)
-
-func rcScatter(t *validate.T) {
+var _ = rcSendCases.Add("rc.send.scatter", "receive into uneven and empty segments", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(min(4, t.Attr().MaxSGEs)))
 	kit.Random(t, p.A.Buf.Bytes)
 	for i, n := range kit.Variants(t, "bytes", []int{64, p.A.PathMTU() + 17, 5000}) {
@@ -299,14 +273,12 @@ func rcScatter(t *validate.T) {
 		}
 		kit.SameBytes(t, where, p.B.Buf.Bytes, want)
 	}
-}
+}, ciPostRecv01)
 
-var CIPostSend02 = rcSendCases.Must("CI-PostSend-02", "IBTA 11.4.1.1", "IMMEDIATE; SendWR.Imm",
+var ciPostSend02 = rcSendCases.Must("CI-PostSend-02", "IBTA 11.4.1.1", "IMMEDIATE; SendWR.Imm",
 	"Immediate data arrive with the value sent and with WCImmediate. Without SendImmediate that flag is not set.")
 
-var _ = rcSendCases.Add("rc.send.immediate", "with and without immediate data", rcImmediate, CIPostSend02)
-
-func rcImmediate(t *validate.T) {
+var _ = rcSendCases.Add("rc.send.immediate", "with and without immediate data", func(t *validate.T) {
 	p := kit.RC(t)
 	for i, imm := range kit.Variants(t, "immediate", []uint32{0x01020304, 0, 0xffffffff, 0x80000001}) {
 		for k, n := range kit.Variants(t, "bytes", []int{0, 100, 2*p.A.PathMTU() + 1}) {
@@ -330,21 +302,16 @@ func rcImmediate(t *validate.T) {
 	p.A.Send(w)
 	p.A.CQ.WaitOK(99)
 	kit.Equal(t, "Flags of a SEND without immediate data", p.B.RecvCQ.WaitOK(99)[0].Flags&ci.WCImmediate, 0)
-}
+}, ciPostSend02)
 
-var _ = rcSendCases.Add("rc.send.same-buffer", "a buffer registered once and used 200 times", rcSameBuffer,
-	req.SAS2_3_25)
-
-func rcSameBuffer(t *validate.T) {
+var _ = rcSendCases.Add("rc.send.same-buffer", "a buffer registered once and used 200 times", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(4096))
 	for range 200 {
 		p.A.Exchange(p.B, 500)
 	}
-}
+}, req.SAS2_3_25)
 
-var _ = rcSendCases.Add("rc.wc.recv", "all fields of a receive completion", rcWCRecv, req.SAS2_3_23)
-
-func rcWCRecv(t *validate.T) {
+var _ = rcSendCases.Add("rc.wc.recv", "all fields of a receive completion", func(t *validate.T) {
 	type mine struct{ name string }
 	ctx := &mine{"context of the QP"}
 	p := kit.RC(t, kit.With(func(c *kit.Config) { c.Context = ctx }))
@@ -369,14 +336,9 @@ func rcWCRecv(t *validate.T) {
 		p.A.CQ.WaitOK(1)
 		kit.WantRecv(t, fmt.Sprintf("receive %d", i+1), p.B.RecvCQ.Wait(1)[0], want)
 	}
-}
+}, req.SAS2_3_23)
 
-var CIWC01 = rcSendCases.Must("CI-WC-01", "IBTA 11.4.2.1", "ci_poll_cq (59)",
-	"The completion of a send has the ID of its request, and its QP number, context and operation.")
-
-var _ = rcSendCases.Add("rc.wc.send", "the fields of a send completion", rcWCSend, CIWC01, req.SAS2_3_23)
-
-func rcWCSend(t *validate.T) {
+var _ = rcSendCases.Add("rc.wc.send", "the fields of a send completion", func(t *validate.T) {
 	ctx := new(int)
 	p := kit.RC(t, kit.With(func(c *kit.Config) { c.Context = ctx }))
 	for i, x := range kit.Variants(t, "", []struct {
@@ -397,62 +359,60 @@ func rcWCSend(t *validate.T) {
 			kit.Equal(t, where+"Length", wc.Length, 64)
 		}
 	}
-}
+}, rcSendCases.Must("CI-WC-01", "IBTA 11.4.2.1", "ci_poll_cq (59)",
+	"The completion of a send has the ID of its request, and its QP number, context and operation."),
+	req.SAS2_3_23)
 
-var _ = rcSendCases.Add("rc.shared-cq", "two QPs of two PDs with one CQ, identified by their contexts", rcSharedCQ,
-	req.SAS2_1_07, req.SAS2_3_23)
-
-func rcSharedCQ(t *validate.T) {
-	a, b := kit.OpenPair(t)
-	cq := b.CQ(b.PD(), 64)
-	type link struct {
-		from *kit.End
-		to   *kit.QP
-		buf  *kit.Buf
-	}
-	var links []link
-	byContext := map[any]int{}
-	for i := range 2 {
-		p := kit.Options(a, b)
-		from := a.End(p)
-		pd := b.PD() // each QP has its own PD
-		c := p
-		c.Context = fmt.Sprintf("QP %d", i)
-		to := b.QP(pd, cq, cq, kit.With(func(o *kit.Config) { *o = c }))
-		byContext[c.Context] = i
-		kit.Connect(from.QP, to)
-		links = append(links, link{from, to, b.Buf(pd, 4096, kit.AllAccess)})
-	}
-	const n = 8
-	for k := range n {
-		for i, l := range links {
-			id := uint64(k) // both QPs use the same ids, so only the context identifies the QP
-			l.to.Recv(ci.RecvWR{ID: id, SGL: l.buf.SGL(k*64, 64)})
-			kit.Random(t, l.from.Buf.Bytes[k*64:k*64+i+1])
-			l.from.Send(l.from.SendWR(id, k*64, i+1))
+var _ = rcSendCases.Add("rc.shared-cq",
+	"two QPs of two PDs with one CQ, identified by their contexts", func(t *validate.T) {
+		a, b := kit.OpenPair(t)
+		cq := b.CQ(b.PD(), 64)
+		type link struct {
+			from *kit.End
+			to   *kit.QP
+			buf  *kit.Buf
 		}
-	}
-	var next [2]uint64
-	for _, wc := range cq.Wait(2 * n) {
-		i, ok := byContext[wc.Context]
-		kit.True(t, ok, "WC.Context", "the context of one of the two QPs", "%v", wc.Context)
-		kit.Equal(t, "WC.QPN of "+fmt.Sprint(wc.Context), wc.QPN, links[i].to.Num())
-		kit.Equal(t, "WC.Status of "+fmt.Sprint(wc.Context), wc.Status.String(), ci.WCSuccess.String())
-		kit.Equal(t, "WC.ID of "+fmt.Sprint(wc.Context), wc.ID, next[i])
-		kit.Equal(t, "WC.Length of "+fmt.Sprint(wc.Context), wc.Length, uint32(i+1))
-		next[i]++
-	}
-	cq.Empty()
-	for i, l := range links {
+		var links []link
+		byContext := map[any]int{}
+		for i := range 2 {
+			p := kit.Options(a, b)
+			from := a.End(p)
+			pd := b.PD() // each QP has its own PD
+			c := p
+			c.Context = fmt.Sprintf("QP %d", i)
+			to := b.QP(pd, cq, cq, kit.With(func(o *kit.Config) { *o = c }))
+			byContext[c.Context] = i
+			kit.Connect(from.QP, to)
+			links = append(links, link{from, to, b.Buf(pd, 4096, kit.AllAccess)})
+		}
+		const n = 8
 		for k := range n {
-			kit.SameBytes(t, "message", l.buf.Bytes[k*64:k*64+i+1], l.from.Buf.Bytes[k*64:k*64+i+1])
+			for i, l := range links {
+				id := uint64(k) // both QPs use the same ids, so only the context identifies the QP
+				l.to.Recv(ci.RecvWR{ID: id, SGL: l.buf.SGL(k*64, 64)})
+				kit.Random(t, l.from.Buf.Bytes[k*64:k*64+i+1])
+				l.from.Send(l.from.SendWR(id, k*64, i+1))
+			}
 		}
-	}
-}
+		var next [2]uint64
+		for _, wc := range cq.Wait(2 * n) {
+			i, ok := byContext[wc.Context]
+			kit.True(t, ok, "WC.Context", "the context of one of the two QPs", "%v", wc.Context)
+			kit.Equal(t, "WC.QPN of "+fmt.Sprint(wc.Context), wc.QPN, links[i].to.Num())
+			kit.Equal(t, "WC.Status of "+fmt.Sprint(wc.Context), wc.Status.String(), ci.WCSuccess.String())
+			kit.Equal(t, "WC.ID of "+fmt.Sprint(wc.Context), wc.ID, next[i])
+			kit.Equal(t, "WC.Length of "+fmt.Sprint(wc.Context), wc.Length, uint32(i+1))
+			next[i]++
+		}
+		cq.Empty()
+		for i, l := range links {
+			for k := range n {
+				kit.SameBytes(t, "message", l.buf.Bytes[k*64:k*64+i+1], l.from.Buf.Bytes[k*64:k*64+i+1])
+			}
+		}
+	}, req.SAS2_1_07, req.SAS2_3_23)
 
-var _ = rcSendCases.Add("rc.reuse", "create, connect, use and destroy QPs, 40 rounds", rcReuse, req.SAS2_3_27)
-
-func rcReuse(t *validate.T) {
+var _ = rcSendCases.Add("rc.reuse", "create, connect, use and destroy QPs, 40 rounds", func(t *validate.T) {
 	first := kit.RC(t, kit.Size(4096))
 	for round := range 40 {
 		// The case tests creation, so it does not use a constructor of package kit.
@@ -476,13 +436,11 @@ func rcReuse(t *validate.T) {
 		}
 	}
 	first.A.Exchange(first.B, 100)
-}
+}, req.SAS2_3_27)
 
-var _ = rcSendCases.Add("rc.send.regions", "send from many regions, and receive into as many", rcRegions, CIPostSend01)
-
-// rcRegions gathers a message from segments that are regions of their own, more than most drivers keep at hand for a
+// The case gathers a message from segments that are regions of their own, more than most drivers keep at hand for a
 // request, and scatters it likewise. An empty segment between them may have any key.
-func rcRegions(t *validate.T) {
+var _ = rcSendCases.Add("rc.send.regions", "send from many regions, and receive into as many", func(t *validate.T) {
 	n := min(20, t.Attr().MaxSGEs)
 	const size = 40
 	p := kit.RC(t, kit.SGEs(n))
@@ -537,7 +495,7 @@ func rcRegions(t *validate.T) {
 		kit.SameBytes(t, fmt.Sprintf("segment %d of the last of a list of messages", k), to[r].Bytes[off:off+8],
 			from[r].Bytes[3:11])
 	}
-}
+}, ciPostSend01)
 
 // regions returns buffers with a region each.
 func regions(e *kit.End, n, size int) []*kit.Buf {

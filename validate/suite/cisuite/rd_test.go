@@ -40,10 +40,8 @@ func withRD(f rdFaults) validate.Driver {
 			return nil, err
 		}
 		s := &rdState{faults: f}
-		wrapped := ciwrap.Wrap(h, ciwrap.Layer{
-			CA: func(c ci.CA) ci.CA { return rdCA{ciwrap.CA{CA: c}} },
-			PD: func(p ci.PD, _ ci.PDType) ci.PD { return &rdPD{PD: ciwrap.PD{PD: p}, s: s} },
-		})
+		wrapped := ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return rdCA{ciwrap.CA{CA: c}} },
+			PD: func(p ci.PD, _ ci.PDType) ci.PD { return &rdPD{PD: ciwrap.PD{PD: p}, s: s} }})
 		return &validate.Target{HCAs: []ci.HCA{wrapped}, Close: func(context.Context) error { return h.Close() }}, nil
 	}}
 }

@@ -14,13 +14,10 @@ import (
 // rdmaCases are the cases of RDMA WRITE and READ on reliable connections. (IBTA 9.4.3, 9.4.4, 9.5, 9.7.)
 var rdmaCases = &validate.Area{Feature: validate.FeatureRC}
 
-var IBTA9_4_01 = rdmaCases.Must("IBTA-9.4-01", "IBTA 9.4.3", "RDMA WRITE",
+var ibta9_4_01 = rdmaCases.Must("IBTA-9.4-01", "IBTA 9.4.3", "RDMA WRITE",
 	"An RDMA WRITE of any length writes its bytes to the given address, and nothing else is written.")
 
-var _ = rdmaCases.Add("rdma.write.sizes", "writes of 0 bytes to 1 MiB, around packet boundaries", writeSizes,
-	IBTA9_4_01)
-
-func writeSizes(t *validate.T) {
+var _ = rdmaCases.Add("rdma.write.sizes", "writes of 0 bytes to 1 MiB, around packet boundaries", func(t *validate.T) {
 	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
 	p := kit.RC(t, kit.Size(maxSize))
 	kit.Random(t, p.A.Buf.Bytes)
@@ -43,7 +40,7 @@ func writeSizes(t *validate.T) {
 			p.B.Buf.Bytes[j] = 0xee
 		}
 	}
-}
+}, ibta9_4_01)
 
 // settle sends an empty message after the requests that A has posted and waits for it at B. Then B may read what was
 // written.
@@ -55,10 +52,7 @@ func settle(p *kit.Pair) {
 	p.B.RecvCQ.WaitOK(id)
 }
 
-var _ = rdmaCases.Add("rdma.write.gather", "a write gathered from uneven segments", writeGather, IBTA9_4_01,
-	CIPostSend01)
-
-func writeGather(t *validate.T) {
+var _ = rdmaCases.Add("rdma.write.gather", "a write gathered from uneven segments", func(t *validate.T) {
 	p := kit.RC(t, kit.Size(16<<10))
 	kit.Random(t, p.A.Buf.Bytes)
 	for _, n := range kit.Variants(t, "bytes", []int{64, p.A.PathMTU() + 17, 5000}) {
@@ -75,14 +69,9 @@ func writeGather(t *validate.T) {
 		settle(p)
 		p.B.Buf.WantOnly(t, fmt.Sprintf("target of a write from segments of %d bytes", length), 333, want)
 	}
-}
+}, ibta9_4_01, ciPostSend01)
 
-var IBTA9_4_02 = rdmaCases.Must("IBTA-9.4-02", "IBTA 9.4.3", "RDMA WRITE",
-	"An RDMA WRITE without immediate data uses no receive and causes no completion at its target.")
-
-var _ = rdmaCases.Add("rdma.write.silent", "a write uses no receive", writeSilent, IBTA9_4_02)
-
-func writeSilent(t *validate.T) {
+var _ = rdmaCases.Add("rdma.write.silent", "a write uses no receive", func(t *validate.T) {
 	p := kit.RC(t)
 	p.B.Buf.Blank()
 	kit.Random(t, p.A.Buf.Bytes[:3000])
@@ -98,16 +87,14 @@ func writeSilent(t *validate.T) {
 		kit.Equal(t, "Op of a receive after the writes", p.B.RecvCQ.WaitOK(id)[0].Op, ci.WCRecv)
 	}
 	p.B.RecvCQ.Empty()
-}
+}, rdmaCases.Must("IBTA-9.4-02", "IBTA 9.4.3", "RDMA WRITE",
+	"An RDMA WRITE without immediate data uses no receive and causes no completion at its target."))
 
-var IBTA9_4_03 = rdmaCases.Must("IBTA-9.4-03", "IBTA 9.4.3", "RDMA WRITE with immediate",
+var ibta9_4_03 = rdmaCases.Must("IBTA-9.4-03", "IBTA 9.4.3", "RDMA WRITE with immediate",
 	"An RDMA WRITE with immediate data uses one receive. Its completion has the number of bytes written, and its "+
 		"segments are not written.")
 
-var _ = rdmaCases.Add("rdma.write.immediate", "a write with immediate data uses one receive", writeImmediate,
-	IBTA9_4_03)
-
-func writeImmediate(t *validate.T) {
+var _ = rdmaCases.Add("rdma.write.immediate", "a write with immediate data uses one receive", func(t *validate.T) {
 	p := kit.RC(t)
 	kit.Random(t, p.A.Buf.Bytes)
 	mtu := p.A.PathMTU()
@@ -134,14 +121,12 @@ func writeImmediate(t *validate.T) {
 	p.A.Send(w)
 	p.A.CQ.WaitOK(50)
 	p.B.RecvCQ.WaitOK(50)
-}
+}, ibta9_4_03)
 
-var CIMemory01 = rdmaCases.Must("CI-Memory-01", "CI memory model", "package ci, Memory model",
+var ciMemory01 = rdmaCases.Must("CI-Memory-01", "CI memory model", "package ci, Memory model",
 	"When the new last word of a WRITE is visible to a load of sync/atomic, the whole WRITE is visible.")
 
-var _ = rdmaCases.Add("rdma.write.last-word", "wait for the last word of a write", writeLastWord, CIMemory01)
-
-func writeLastWord(t *validate.T) {
+var _ = rdmaCases.Add("rdma.write.last-word", "wait for the last word of a write", func(t *validate.T) {
 	const n = 8192
 	p := kit.RC(t, kit.Size(n))
 	for round := 1; round <= 30; round++ {
@@ -159,67 +144,63 @@ func writeLastWord(t *validate.T) {
 		}
 		p.A.CQ.WaitOK(1)
 	}
-}
+}, ciMemory01)
 
-var _ = rdmaCases.Add("rdma.write.last-word.spin", "short writes to memory that a goroutine reads without a pause",
-	writeLastWordSpin, CIMemory01)
-
-// writeLastWordSpin has a goroutine wait for the last word of each WRITE. WRITEs begin and end at odd and even words.
-// The goroutine sees a word that is stored behind the last one only if it looks in that moment, so there are many
-// WRITEs: as many as a busy machine executes in a short time.
-func writeLastWordSpin(t *validate.T) {
-	const rounds, most = 300, 50 * time.Millisecond
-	p := kit.RC(t, kit.Size(4096))
-	round := uint64(0)
-	for _, x := range kit.Variants(t, "", []struct{ off, n int }{{0, 16}, {8, 16}, {0, 24}, {8, 40}}) {
-		msg, to := p.A.Buf.Bytes[:x.n], p.B.Buf.Bytes[x.off:x.off+x.n]
-		first, began := round+1, time.Now()
-		var seen, torn atomic.Uint64
-		var isOver atomic.Bool
-		done := make(chan struct{})
-		t.Go(func() {
-			defer close(done)
-			for r := first; r < first+rounds; r++ {
-				for i := 0; kit.LoadWord(to[x.n-8:]) != r; i++ {
-					if isOver.Load() {
-						return
+// The case has a goroutine wait for the last word of each WRITE. WRITEs begin and end at odd and even words. The
+// goroutine sees a word that is stored behind the last one only if it looks in that moment, so there are many WRITEs:
+// as many as a busy machine executes in a short time.
+var _ = rdmaCases.Add("rdma.write.last-word.spin",
+	"short writes to memory that a goroutine reads without a pause", func(t *validate.T) {
+		const rounds, most = 300, 50 * time.Millisecond
+		p := kit.RC(t, kit.Size(4096))
+		round := uint64(0)
+		for _, x := range kit.Variants(t, "", []struct{ off, n int }{{0, 16}, {8, 16}, {0, 24}, {8, 40}}) {
+			msg, to := p.A.Buf.Bytes[:x.n], p.B.Buf.Bytes[x.off:x.off+x.n]
+			first, began := round+1, time.Now()
+			var seen, torn atomic.Uint64
+			var isOver atomic.Bool
+			done := make(chan struct{})
+			t.Go(func() {
+				defer close(done)
+				for r := first; r < first+rounds; r++ {
+					for i := 0; kit.LoadWord(to[x.n-8:]) != r; i++ {
+						if isOver.Load() {
+							return
+						}
+						if i%1024 == 1023 {
+							runtime.Gosched()
+						}
 					}
-					if i%1024 == 1023 {
-						runtime.Gosched()
+					for i := x.n - 16; i >= 0; i -= 8 {
+						if kit.LoadWord(to[i:]) != r {
+							torn.Store(r)
+						}
 					}
+					seen.Store(r)
 				}
-				for i := x.n - 16; i >= 0; i -= 8 {
-					if kit.LoadWord(to[i:]) != r {
-						torn.Store(r)
-					}
+			})
+			for i := 0; i < rounds && time.Since(began) < most; i++ {
+				round++
+				for i := 0; i < x.n; i += 8 {
+					kit.StoreWord(msg[i:], round)
 				}
-				seen.Store(r)
+				p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, x.n, p.B, x.off))
+				p.A.CQ.WaitOK(1)
+				for seen.Load() < round && t.Context().Err() == nil {
+					runtime.Gosched()
+				}
 			}
-		})
-		for i := 0; i < rounds && time.Since(began) < most; i++ {
-			round++
-			for i := 0; i < x.n; i += 8 {
-				kit.StoreWord(msg[i:], round)
-			}
-			p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, x.n, p.B, x.off))
-			p.A.CQ.WaitOK(1)
-			for seen.Load() < round && t.Context().Err() == nil {
-				runtime.Gosched()
-			}
+			isOver.Store(true)
+			<-done
+			kit.True(t, torn.Load() == 0, fmt.Sprintf("words of a WRITE of %d bytes whose last word is visible", x.n),
+				"all of the same WRITE", "another one before the last, in WRITE %d", torn.Load())
 		}
-		isOver.Store(true)
-		<-done
-		kit.True(t, torn.Load() == 0, fmt.Sprintf("words of a WRITE of %d bytes whose last word is visible", x.n),
-			"all of the same WRITE", "another one before the last, in WRITE %d", torn.Load())
-	}
-}
+	}, ciMemory01)
 
-var IBTA9_4_04 = rdmaCases.Must("IBTA-9.4-04", "IBTA 9.4.4", "RDMA READ",
+var ibta9_4_04 = rdmaCases.Must("IBTA-9.4-04", "IBTA 9.4.4", "RDMA READ",
 	"An RDMA READ of any length returns the bytes at the given address, and nothing else is written.")
 
-var _ = rdmaCases.Add("rdma.read.sizes", "reads of 0 bytes to 1 MiB, around packet boundaries", readSizes, IBTA9_4_04)
-
-func readSizes(t *validate.T) {
+var _ = rdmaCases.Add("rdma.read.sizes", "reads of 0 bytes to 1 MiB, around packet boundaries", func(t *validate.T) {
 	maxSize := int(min(1<<20, t.Attr().MaxMRSize, t.Attr().Ports[0].MaxMsgSize))
 	p := kit.RC(t, kit.Size(maxSize))
 	kit.Random(t, p.B.Buf.Bytes)
@@ -239,14 +220,9 @@ func readSizes(t *validate.T) {
 			p.A.Buf.Bytes[j] = 0xee
 		}
 	}
-}
+}, ibta9_4_04)
 
-var IBTA9_4_05 = rdmaCases.Must("IBTA-9.4-05", "IBTA 9.4.4", "RDMA READ",
-	"The bytes of a READ fill its segments in their order. Empty ones are skipped.")
-
-var _ = rdmaCases.Add("rdma.read.scatter", "a read into uneven segments", readScatter, IBTA9_4_05)
-
-func readScatter(t *validate.T) {
+var _ = rdmaCases.Add("rdma.read.scatter", "a read into uneven segments", func(t *validate.T) {
 	sges := min(4, t.Attr().MaxReadSGEs)
 	p := kit.RC(t, kit.Size(16<<10), kit.SGEs(sges))
 	kit.Random(t, p.B.Buf.Bytes)
@@ -264,15 +240,14 @@ func readScatter(t *validate.T) {
 		p.A.CQ.WaitOK(1)
 		kit.SameBytes(t, fmt.Sprintf("buffer of a read into segments of %d bytes", length), p.A.Buf.Bytes, want)
 	}
-}
+}, rdmaCases.Must("IBTA-9.4-05", "IBTA 9.4.4", "RDMA READ",
+	"The bytes of a READ fill its segments in their order. Empty ones are skipped."))
 
-var IBTA9_4_06 = rdmaCases.Must("IBTA-9.4-06", "IBTA 9.4.4", "initiator depth",
-	"Reads beyond the QP's initiator depth wait for earlier ones, and none of them fails. Those of a QP with depth 0 "+
-		"complete as well, with a local operation error if the adapter does not execute them.")
+var ibta9_4_06 = rdmaCases.Must("IBTA-9.4-06", "IBTA 9.4.4", "initiator depth",
+	"Reads beyond the QP's initiator depth wait for earlier ones, and none of them fails. Those of a QP with "+
+		"depth 0 complete as well, with a local operation error if the adapter does not execute them.")
 
-var _ = rdmaCases.Add("rdma.read.depth", "16 reads with initiator depth 1", readDepth, IBTA9_4_06)
-
-func readDepth(t *validate.T) {
+var _ = rdmaCases.Add("rdma.read.depth", "16 reads with initiator depth 1", func(t *validate.T) {
 	const n, size = 16, 1500
 	p := kit.RC(t, kit.Depth(n), kit.Reads(1, 1))
 	kit.Random(t, p.B.Buf.Bytes[:n*size])
@@ -284,11 +259,9 @@ func readDepth(t *validate.T) {
 	p.A.CQ.WaitOK(ids(1, n)...)
 	kit.SameBytes(t, "bytes of 16 reads", p.A.Buf.Bytes[:n*size], p.B.Buf.Bytes[:n*size])
 	p.A.WantState(ci.QPRTS)
-}
+}, ibta9_4_06)
 
-var _ = rdmaCases.Add("rdma.read.many", "reads with the largest depth of both ends", readMany, IBTA9_4_06, IBTA9_4_04)
-
-func readMany(t *validate.T) {
+var _ = rdmaCases.Add("rdma.read.many", "reads with the largest depth of both ends", func(t *validate.T) {
 	a := t.Attr()
 	deep := uint8(min(a.MaxInitDepthPerQP, a.MaxRespResPerQP, 255))
 	n := 2*int(deep) + 1
@@ -306,14 +279,9 @@ func readMany(t *validate.T) {
 		kit.SameBytes(t, fmt.Sprintf("read %d of %d", i+1, n), p.A.Buf.Bytes[i*size:(i+1)*size],
 			p.B.Buf.Bytes[(n-1-i)*size:(n-i)*size])
 	}
-}
+}, ibta9_4_06, ibta9_4_04)
 
-var IBTA9_4_07 = rdmaCases.Must("IBTA-9.4-07", "IBTA 9.7.4", "R_Key check",
-	"The key and address of an RDMA request of no bytes are not checked.")
-
-var _ = rdmaCases.Add("rdma.zero", "writes and reads of no bytes with keys that do not exist", rdmaZero, IBTA9_4_07)
-
-func rdmaZero(t *validate.T) {
+var _ = rdmaCases.Add("rdma.zero", "writes and reads of no bytes with keys that do not exist", func(t *validate.T) {
 	p := kit.RC(t)
 	for _, op := range kit.Variants(t, "opcode", []ci.SendOp{ci.OpWrite, ci.OpRead}) {
 		for _, sgl := range [][]ci.SGE{nil, p.A.Buf.SGL(0, 0)} {
@@ -328,14 +296,10 @@ func rdmaZero(t *validate.T) {
 		}
 	}
 	p.A.Exchange(p.B, 10)
-}
+}, rdmaCases.Must("IBTA-9.4-07", "IBTA 9.7.4", "R_Key check",
+	"The key and address of an RDMA request of no bytes are not checked."))
 
-var IBTA9_5_01 = rdmaCases.Must("IBTA-9.5-01", "IBTA 9.5", "ordering",
-	"The data of a WRITE are visible when the receive of a later SEND has been polled.")
-
-var _ = rdmaCases.Add("rdma.order.write-send", "a write and a send", orderWriteSend, IBTA9_5_01)
-
-func orderWriteSend(t *validate.T) {
+var _ = rdmaCases.Add("rdma.order.write-send", "a write and a send", func(t *validate.T) {
 	const n = 20000
 	p := kit.RC(t, kit.Size(2*n))
 	for round := range 25 {
@@ -349,14 +313,10 @@ func orderWriteSend(t *validate.T) {
 			p.B.Buf.Bytes[:n], msg)
 		p.A.CQ.WaitOK(2)
 	}
-}
+}, rdmaCases.Must("IBTA-9.5-01", "IBTA 9.5", "ordering",
+	"The data of a WRITE are visible when the receive of a later SEND has been polled."))
 
-var IBTA9_5_02 = rdmaCases.Must("IBTA-9.5-02", "IBTA 9.5", "ordering",
-	"WRITEs of one queue to one place are executed in the order of their posts.")
-
-var _ = rdmaCases.Add("rdma.order.write-write", "writes to the same place", orderWriteWrite, IBTA9_5_02)
-
-func orderWriteWrite(t *validate.T) {
+var _ = rdmaCases.Add("rdma.order.write-write", "writes to the same place", func(t *validate.T) {
 	const n, size = 12, 3000
 	p := kit.RC(t)
 	for range 5 {
@@ -370,14 +330,10 @@ func orderWriteWrite(t *validate.T) {
 		settle(p)
 		kit.SameBytes(t, "target of 12 writes", p.B.Buf.Bytes[:size], p.A.Buf.Bytes[(n-1)*size:n*size])
 	}
-}
+}, rdmaCases.Must("IBTA-9.5-02", "IBTA 9.5", "ordering",
+	"WRITEs of one queue to one place are executed in the order of their posts."))
 
-var IBTA9_5_03 = rdmaCases.Must("IBTA-9.5-03", "IBTA 9.5", "ordering",
-	"A READ returns the data of earlier WRITEs of the same queue.")
-
-var _ = rdmaCases.Add("rdma.order.write-read", "a write and a read of its target", orderWriteRead, IBTA9_5_03)
-
-func orderWriteRead(t *validate.T) {
+var _ = rdmaCases.Add("rdma.order.write-read", "a write and a read of its target", func(t *validate.T) {
 	const size = 4000
 	p := kit.RC(t)
 	for range 10 {
@@ -386,14 +342,10 @@ func orderWriteRead(t *validate.T) {
 		p.A.CQ.WaitOK(1, 2)
 		kit.SameBytes(t, "data of a read after a write to the same place", p.A.Buf.Bytes[2*size:3*size], msg)
 	}
-}
+}, rdmaCases.Must("IBTA-9.5-03", "IBTA 9.5", "ordering",
+	"A READ returns the data of earlier WRITEs of the same queue."))
 
-var CIRights01 = rdmaCases.Must("CI-Rights-01", "IBTA 10.6.3", "access rights",
-	"An operation needs only its own remote access right, on the region and on the QP.")
-
-var _ = rdmaCases.Add("rdma.rights", "each operation with only the access right that it needs", rdmaRights, CIRights01)
-
-func rdmaRights(t *validate.T) {
+var _ = rdmaCases.Add("rdma.rights", "each operation with only the access right that it needs", func(t *validate.T) {
 	first := kit.RC(t)
 	for _, x := range kit.Variants(t, "", []struct {
 		op     ci.SendOp
@@ -422,4 +374,5 @@ func rdmaRights(t *validate.T) {
 				mine.Bytes, target)
 		}
 	}
-}
+}, rdmaCases.Must("CI-Rights-01", "IBTA 10.6.3", "access rights",
+	"An operation needs only its own remote access right, on the region and on the QP."))

@@ -16,27 +16,25 @@ const wellKnownQKey ci.QKey = 0x80010000
 // specialCases are the cases of QP0 and QP1 of a port. (IBTA 10.2.4.5, 11.2.4.1.)
 var specialCases = &validate.Area{Feature: validate.FeatureSpecial, Needs: validate.Needs{Caps: ci.CapSpecialQP}}
 
-var CISpecialQP01 = specialCases.Must("CI-SpecialQP-01", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
-	"QP1 of a port can be created once, and again after it was destroyed. A second one fails with ResourceBusy.")
-
 var _ = specialCases.Add("special.qp1.once", "QP1 created twice", func(t *validate.T) { specialOnce(t, ci.QP1) },
-	CISpecialQP01)
+	specialCases.Must("CI-SpecialQP-01", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
+		"QP1 of a port can be created once, and again after it was destroyed. A second one fails with ResourceBusy."))
 
-var CISpecialQP10 = specialCases.Must("CI-SpecialQP-10", "IBTA 10.3.1", "ci_modify_qp (25)",
+var ciSpecialQP10 = specialCases.Must("CI-SpecialQP-10", "IBTA 10.3.1", "ci_modify_qp (25)",
 	"A special QP has the states of a UD QP and needs no port attribute.")
 
 var _ = specialCases.Add("special.qp1.optional", "every transition of QP1 with its optional attributes",
-	func(t *validate.T) { specialOptional(t, ci.QP1) }, CISpecialQP10)
+	func(t *validate.T) { specialOptional(t, ci.QP1) }, ciSpecialQP10)
 
-var CISpecialQP02 = specialCases.Must("CI-SpecialQP-02", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
+var ciSpecialQP02 = specialCases.Must("CI-SpecialQP-02", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
 	"QP0 of an InfiniBand port can be created once, and again after it was destroyed. An Ethernet port has no QP0.")
 
-var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}}).
-	Add("special.qp0.once", "QP0 created twice", func(t *validate.T) { specialOnce(t, ci.QP0) }, CISpecialQP02)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}}).Add(
+	"special.qp0.once", "QP0 created twice", func(t *validate.T) { specialOnce(t, ci.QP0) }, ciSpecialQP02)
 
-var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}}).
-	Add("special.qp0.optional", "every transition of QP0 with its optional attributes",
-		func(t *validate.T) { specialOptional(t, ci.QP0) }, CISpecialQP10)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkInfiniBand}}).Add(
+	"special.qp0.optional", "every transition of QP0 with its optional attributes",
+	func(t *validate.T) { specialOptional(t, ci.QP0) }, ciSpecialQP10)
 
 // special creates QP0 or QP1 of the CA's port, in Reset, with a buffer.
 func special(t *validate.T, ca *kit.CA, typ ci.QPType) *kit.End {
@@ -75,8 +73,8 @@ func specialOnce(t *validate.T, typ ci.QPType) {
 	again.Init().RTR(nil).RTS().WantState(ci.QPRTS)
 }
 
-var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkEthernet}}).
-	Add("special.qp0.ethernet", "QP0 of an Ethernet port", specialNoQP0, CISpecialQP02)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, Links: []ci.Link{ci.LinkEthernet}}).Add(
+	"special.qp0.ethernet", "QP0 of an Ethernet port", specialNoQP0, ciSpecialQP02)
 
 func specialNoQP0(t *validate.T) {
 	ca := kit.Open(t)
@@ -86,12 +84,7 @@ func specialNoQP0(t *validate.T) {
 		ci.InvalidServiceType)
 }
 
-var CISpecialQP03 = specialCases.Must("CI-SpecialQP-03", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
-	"A port that the CA does not have fails with InvalidPort.")
-
-var _ = specialCases.Add("special.bad-port", "special QPs of ports 0 and n+1", specialBadPort, CISpecialQP03)
-
-func specialBadPort(t *validate.T) {
+var _ = specialCases.Add("special.bad-port", "special QPs of ports 0 and n+1", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 4)
@@ -100,14 +93,10 @@ func specialBadPort(t *validate.T) {
 		kit.WantRefused(t, q, err, fmt.Sprintf("PD.CreateSpecialQP of QP1 of port %d of %d", n, len(ca.Attr.Ports)),
 			ci.InvalidPort)
 	}
-}
+}, specialCases.Must("CI-SpecialQP-03", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
+	"A port that the CA does not have fails with InvalidPort."))
 
-var CISpecialQP04 = specialCases.Must("CI-SpecialQP-04", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
-	"A type that is not special fails with InvalidServiceType, and CreateQP rejects special types.")
-
-var _ = specialCases.Add("special.type", "wrong types for both verbs", specialType, CISpecialQP04)
-
-func specialType(t *validate.T) {
+var _ = specialCases.Add("special.type", "wrong types for both verbs", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 4)
@@ -130,14 +119,10 @@ func specialType(t *validate.T) {
 		}
 		kit.Claim(t, x.bit, err, "PD.CreateSpecialQP of type "+x.typ.String())
 	}
-}
+}, specialCases.Must("CI-SpecialQP-04", "IBTA 11.2.4.1", "ci_create_spl_qp (24)",
+	"A type that is not special fails with InvalidServiceType, and CreateQP rejects special types."))
 
-var CISpecialQP05 = specialCases.Must("CI-SpecialQP-05", "CI context", "ci_create_spl_qp (24)",
-	"Sizes above the limits fail with InvalidSetting and the largest possible sizes, which must then be granted.")
-
-var _ = specialCases.Add("special.sizes", "sizes above the limits", specialSizes, CISpecialQP05)
-
-func specialSizes(t *validate.T) {
+var _ = specialCases.Add("special.sizes", "sizes above the limits", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 16)
@@ -172,11 +157,10 @@ func specialSizes(t *validate.T) {
 		kit.OK(t, err, "PD.CreateSpecialQP with the sizes of Error.Most")
 		kit.Destroy(t, kit.Own(t, q, "QP1"), "QP1")
 	}
-}
+}, specialCases.Must("CI-SpecialQP-05", "CI context", "ci_create_spl_qp (24)",
+	"Sizes above the limits fail with InvalidSetting and the largest possible sizes, which must then be granted."))
 
-var _ = specialCases.Add("special.states", "states of QP1", specialStates, CISpecialQP10)
-
-func specialStates(t *validate.T) {
+var _ = specialCases.Add("special.states", "states of QP1", func(t *validate.T) {
 	q := special(t, kit.Open(t), ci.QP1)
 	n, err := q.PostSend([]ci.SendWR{q.SendWR(1, 0, 8)})
 	kit.WantTaken(t, "QP.PostSend to QP1 in Reset", n, err, 0, ci.InvalidQPState)
@@ -193,7 +177,7 @@ func specialStates(t *validate.T) {
 	q.RecvCQ.WaitStatus(1, ci.WCFlushErr)
 	q.To(ci.QPReset)
 	q.Init().RTR(nil).RTS().WantState(ci.QPRTS)
-}
+}, ciSpecialQP10)
 
 // specialOptional requests each transition of a special QP with each of its optional attributes, and with all of them.
 func specialOptional(t *validate.T, typ ci.QPType) {
@@ -262,12 +246,11 @@ func swap(t *validate.T, a, b *kit.End, typ ci.QPType) {
 	}
 }
 
-var CISpecialQP06 = specialCases.Must("CI-SpecialQP-06", "IBTA 10.2.4.5", "ci_create_spl_qp (24)",
-	"QP1 sends datagrams of 256 bytes with the P_Key index of each request. It receives them with the sender's QP "+
-		"number and the P_Key index.")
-
-var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2}).Add("special.qp1.exchange", "QP1 to QP1",
-	specialExchange, CISpecialQP06)
+var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2}).Add("special.qp1.exchange",
+	"QP1 to QP1", specialExchange,
+	specialCases.Must("CI-SpecialQP-06", "IBTA 10.2.4.5", "ci_create_spl_qp (24)",
+		"QP1 sends datagrams of 256 bytes with the P_Key index of each request. It receives them with the sender's "+
+			"QP number and the P_Key index."))
 
 func specialExchange(t *validate.T) {
 	a, b := specials(t, ci.QP1)
@@ -285,41 +268,37 @@ func specialExchange(t *validate.T) {
 		"an error", "%s", kit.Completions([]ci.WC{wc}))
 }
 
-var CISpecialQP07 = specialCases.Must("CI-SpecialQP-07", "IBTA 10.2.5", "ci_create_spl_qp (24)",
-	"QP1 accepts only datagrams with the well-known Q_Key, and a request cannot set that key.")
-
 var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2}).Add("special.qp1.qkey",
-	"datagrams to QP1 with other Q_Keys", specialQKey, CISpecialQP07)
+	"datagrams to QP1 with other Q_Keys", func(t *validate.T) {
+		a, b := specials(t, ci.QP1)
+		// A UD QP with its own Q_Key replaces QP1 of the sender.
+		u := a.QP.CA.QP(a.PD, a.CQ, a.RecvCQ, kit.Type(ci.UD), kit.QKey(0x22222222)).Init().RTR(nil).RTS()
+		b.Recv(b.RecvWR(1, 0, 300))
+		for i, key := range kit.Variants(t, "key", []ci.QKey{
+			0x22222222,    // the Q_Key of the UD QP
+			0x00010000,    // the well-known one without its highest bit
+			wellKnownQKey, // with the highest bit, the QP's own Q_Key is used (IBTA 10.2.5)
+		}) {
+			wr := a.SendWR(uint64(i+1), 0, 16)
+			wr.To.QKey = key
+			u.Send(wr)
+			a.CQ.WaitOK(uint64(i + 1))
+		}
+		want := a.Buf.Fill(t, 0, 32)
+		a.Send(a.SendWR(9, 0, 32))
+		a.CQ.WaitOK(9)
+		wc := b.RecvCQ.WaitOK(1)[0]
+		kit.Equal(t, "WC.SrcQP of the only datagram with the well-known Q_Key", wc.SrcQP, a.Num())
+		kit.SameBytes(t, "datagram to QP1", b.Buf.Bytes[40:72], want)
+		b.RecvCQ.Quiet(quiet / 4)
+	}, specialCases.Must("CI-SpecialQP-07", "IBTA 10.2.5", "ci_create_spl_qp (24)",
+		"QP1 accepts only datagrams with the well-known Q_Key, and a request cannot set that key."))
 
-func specialQKey(t *validate.T) {
-	a, b := specials(t, ci.QP1)
-	// A UD QP with its own Q_Key replaces QP1 of the sender.
-	u := a.QP.CA.QP(a.PD, a.CQ, a.RecvCQ, kit.Type(ci.UD), kit.QKey(0x22222222)).Init().RTR(nil).RTS()
-	b.Recv(b.RecvWR(1, 0, 300))
-	for i, key := range kit.Variants(t, "key", []ci.QKey{
-		0x22222222,    // the Q_Key of the UD QP
-		0x00010000,    // the well-known one without its highest bit
-		wellKnownQKey, // with the highest bit, the QP's own Q_Key is used (IBTA 10.2.5)
-	}) {
-		wr := a.SendWR(uint64(i+1), 0, 16)
-		wr.To.QKey = key
-		u.Send(wr)
-		a.CQ.WaitOK(uint64(i + 1))
-	}
-	want := a.Buf.Fill(t, 0, 32)
-	a.Send(a.SendWR(9, 0, 32))
-	a.CQ.WaitOK(9)
-	wc := b.RecvCQ.WaitOK(1)[0]
-	kit.Equal(t, "WC.SrcQP of the only datagram with the well-known Q_Key", wc.SrcQP, a.Num())
-	kit.SameBytes(t, "datagram to QP1", b.Buf.Bytes[40:72], want)
-	b.RecvCQ.Quiet(quiet / 4)
-}
-
-var CISpecialQP08 = specialCases.Must("CI-SpecialQP-08", "IBTA 10.2.4.5", "ci_create_spl_qp (24)",
-	"QP0 exchanges datagrams of 256 bytes with QP0 of the peer.")
-
-var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2, Links: []ci.Link{ci.LinkInfiniBand}}).
-	Add("special.qp0.exchange", "QP0 to QP0", specialQP0, CISpecialQP08)
+var _ = specialCases.Needing(
+	validate.Needs{Caps: ci.CapSpecialQP, HCAs: 2, Links: []ci.Link{ci.LinkInfiniBand}}).Add("special.qp0.exchange",
+	"QP0 to QP0", specialQP0,
+	specialCases.Must("CI-SpecialQP-08", "IBTA 10.2.4.5", "ci_create_spl_qp (24)",
+		"QP0 exchanges datagrams of 256 bytes with QP0 of the peer."))
 
 func specialQP0(t *validate.T) {
 	a, b := specials(t, ci.QP0)
@@ -335,100 +314,92 @@ func (process) Memory(uint64, uint64, ci.Access) (ci.Memory, error) {
 	return nil, ci.InvalidPermission
 }
 
-var CISpecialQP09 = specialCases.Must("CI-SpecialQP-09", "CI context", "ci_create_spl_qp (24)",
-	"A process cannot create a special QP.")
-
 var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP | ci.CapUser}).Add("special.user",
-	"a special QP for a process", specialUser, CISpecialQP09)
-
-func specialUser(t *validate.T) {
-	ca := kit.Open(t)
-	u, err := ca.OpenUser(process{}, &ci.UserBuffer{})
-	kit.OK(t, err, "CA.OpenUser")
-	t.Cleanup(func() { kit.OK(t, u.Destroy(), "UserCA.Destroy") })
-	pd, err := u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
-	kit.OK(t, err, "UserCA.AllocatePD")
-	kit.Own(t, pd, "PD of a process")
-	own := ca.PD()
-	q, err := pd.CreateSpecialQP(ca.Port.Num, small(ci.QP1, ca.CQ(own, 4)))
-	kit.WantRefused(t, q, err, "PD.CreateSpecialQP with the PD of a process", ci.InvalidPermission, ci.Unsupported,
-		ci.InvalidPDHandle, ci.InvalidParameter)
-	c := small(ci.QP1, ca.CQ(own, 4))
-	c.User = &ci.UserBuffer{}
-	q, err = own.CreateSpecialQP(ca.Port.Num, c)
-	kit.WantRefused(t, q, err, "PD.CreateSpecialQP with private data of a user library", ci.InvalidParameter,
-		ci.InvalidPermission)
-}
-
-var CISpecialQP11 = specialCases.Must("CI-SpecialQP-11", "CI", "ci, UndeliveredReporter",
-	"A driver with reports of the network reports each datagram of QP1 that did not reach its destination, to each "+
-		"function that is registered, with its port, address and beginning. QP1 works on.")
+	"a special QP for a process", func(t *validate.T) {
+		ca := kit.Open(t)
+		u, err := ca.OpenUser(process{}, &ci.UserBuffer{})
+		kit.OK(t, err, "CA.OpenUser")
+		t.Cleanup(func() { kit.OK(t, u.Destroy(), "UserCA.Destroy") })
+		pd, err := u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
+		kit.OK(t, err, "UserCA.AllocatePD")
+		kit.Own(t, pd, "PD of a process")
+		own := ca.PD()
+		q, err := pd.CreateSpecialQP(ca.Port.Num, small(ci.QP1, ca.CQ(own, 4)))
+		kit.WantRefused(t, q, err, "PD.CreateSpecialQP with the PD of a process", ci.InvalidPermission, ci.Unsupported,
+			ci.InvalidPDHandle, ci.InvalidParameter)
+		c := small(ci.QP1, ca.CQ(own, 4))
+		c.User = &ci.UserBuffer{}
+		q, err = own.CreateSpecialQP(ca.Port.Num, c)
+		kit.WantRefused(t, q, err, "PD.CreateSpecialQP with private data of a user library", ci.InvalidParameter,
+			ci.InvalidPermission)
+	}, specialCases.Must("CI-SpecialQP-09", "CI context", "ci_create_spl_qp (24)",
+		"A process cannot create a special QP."))
 
 var _ = specialCases.Needing(validate.Needs{Caps: ci.CapSpecialQP | ci.CapAV}).Add("special.undelivered",
-	"datagrams of QP1 to an address at which nothing receives", specialUndelivered, CISpecialQP11)
-
-func specialUndelivered(t *validate.T) {
-	to := t.Unreachable()
-	r, ok := ci.As[ci.UndeliveredReporter](t.HCA())
-	if !ok {
-		t.Skip("the driver has no reports of the network (ci.UndeliveredReporter)")
-	}
-	ca := kit.Open(t)
-	e := special(t, ca, ci.QP1)
-	e.Init().RTR(nil).RTS()
-	av := ca.AddressOf(ca)
-	av.Global, av.GRH.DGID, av.GRH.HopLimit = true, to, 64
-	in, err := e.PD.CreateAV(av)
-	kit.OK(t, err, "PD.CreateAV of an address at which nothing receives")
-	kit.Own(t, in, "AV")
-	type report struct {
-		port    uint8
-		to      ci.GID
-		payload []byte
-		err     error
-	}
-	listen := func() (<-chan report, func()) {
-		got := make(chan report, 64)
-		return got, r.OnUndelivered(func(u ci.Undelivered) {
-			select {
-			case got <- report{u.Port, u.To, bytes.Clone(u.Payload), u.Err}:
-			default:
-			}
-		})
-	}
-	first, stopFirst := listen()
-	second, stopSecond := listen()
-	defer stopSecond()
-	send := func(id uint64) []byte {
-		data := kit.Random(t, e.Buf.Bytes[:256])
-		data[1] = 0x3f // a class that no agent has
-		w := e.SendWR(id, 0, 256)
-		w.To = ci.Dest{AV: in, QPN: 1, QKey: wellKnownQKey}
-		e.Send(w)
-		e.CQ.WaitOK(id)
-		return bytes.Clone(data)
-	}
-	check := func(got <-chan report, data []byte, what string) {
-		u := expect(t, got, what)
-		kit.Equal(t, "Undelivered.Port", u.port, ca.Port.Num)
-		kit.Equal(t, "Undelivered.To", u.to, to)
-		kit.True(t, len(u.payload) > 24 && len(u.payload) <= 256, "Undelivered.Payload",
-			"the beginning of the payload, of more than a header", "%d bytes", len(u.payload))
-		kit.SameBytes(t, "Undelivered.Payload", u.payload, data[:len(u.payload)])
-		kit.True(t, u.err != nil, "Undelivered.Err", "a cause", "nil")
-	}
-	for id := range uint64(3) { // a report may make the next send fail inside of the driver
-		data := send(id)
-		check(first, data, "report of a datagram")
-		check(second, data, "report to the second function of a datagram")
-	}
-	stopFirst()
-	stopFirst()
-	data := send(9)
-	check(second, data, "report after another function was removed")
-	select {
-	case u := <-first:
-		t.Failf("reports after stop", "none", "one of a datagram to %x", u.to)
-	default:
-	}
-}
+	"datagrams of QP1 to an address at which nothing receives", func(t *validate.T) {
+		to := t.Unreachable()
+		r, ok := ci.As[ci.UndeliveredReporter](t.HCA())
+		if !ok {
+			t.Skip("the driver has no reports of the network (ci.UndeliveredReporter)")
+		}
+		ca := kit.Open(t)
+		e := special(t, ca, ci.QP1)
+		e.Init().RTR(nil).RTS()
+		av := ca.AddressOf(ca)
+		av.Global, av.GRH.DGID, av.GRH.HopLimit = true, to, 64
+		in, err := e.PD.CreateAV(av)
+		kit.OK(t, err, "PD.CreateAV of an address at which nothing receives")
+		kit.Own(t, in, "AV")
+		type report struct {
+			port    uint8
+			to      ci.GID
+			payload []byte
+			err     error
+		}
+		listen := func() (<-chan report, func()) {
+			got := make(chan report, 64)
+			return got, r.OnUndelivered(func(u ci.Undelivered) {
+				select {
+				case got <- report{u.Port, u.To, bytes.Clone(u.Payload), u.Err}:
+				default:
+				}
+			})
+		}
+		first, stopFirst := listen()
+		second, stopSecond := listen()
+		defer stopSecond()
+		send := func(id uint64) []byte {
+			data := kit.Random(t, e.Buf.Bytes[:256])
+			data[1] = 0x3f // a class that no agent has
+			w := e.SendWR(id, 0, 256)
+			w.To = ci.Dest{AV: in, QPN: 1, QKey: wellKnownQKey}
+			e.Send(w)
+			e.CQ.WaitOK(id)
+			return bytes.Clone(data)
+		}
+		check := func(got <-chan report, data []byte, what string) {
+			u := expect(t, got, what)
+			kit.Equal(t, "Undelivered.Port", u.port, ca.Port.Num)
+			kit.Equal(t, "Undelivered.To", u.to, to)
+			kit.True(t, len(u.payload) > 24 && len(u.payload) <= 256, "Undelivered.Payload",
+				"the beginning of the payload, of more than a header", "%d bytes", len(u.payload))
+			kit.SameBytes(t, "Undelivered.Payload", u.payload, data[:len(u.payload)])
+			kit.True(t, u.err != nil, "Undelivered.Err", "a cause", "nil")
+		}
+		for id := range uint64(3) { // a report may make the next send fail inside of the driver
+			data := send(id)
+			check(first, data, "report of a datagram")
+			check(second, data, "report to the second function of a datagram")
+		}
+		stopFirst()
+		stopFirst()
+		data := send(9)
+		check(second, data, "report after another function was removed")
+		select {
+		case u := <-first:
+			t.Failf("reports after stop", "none", "one of a datagram to %x", u.to)
+		default:
+		}
+	}, specialCases.Must("CI-SpecialQP-11", "CI", "ci, UndeliveredReporter",
+		"A driver with reports of the network reports each datagram of QP1 that did not reach its destination, to "+
+			"each function that is registered, with its port, address and beginning. QP1 works on."))

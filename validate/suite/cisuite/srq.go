@@ -12,16 +12,16 @@ import (
 // srqCases are the cases of shared receive queues. (IBTA 10.2.9, 11.2.3.)
 var srqCases = &validate.Area{Feature: validate.FeatureSRQ, Needs: validate.Needs{Caps: ci.CapSRQ}}
 
-var CISRQ01 = srqCases.Must("CI-SRQ-01", "IBTA 10.2.9", "ci_post_srq_recv (57)",
+var ciSRQ01 = srqCases.Must("CI-SRQ-01", "IBTA 10.2.9", "ci_post_srq_recv (57)",
 	"Each QP of a shared receive queue uses its oldest entry for a message. The completion identifies the QP.")
 
-var _ = srqCases.Add("srq.rc", "three RC QPs", func(t *validate.T) { srqShare(t, ci.RC) }, CISRQ01, req.SAS2_3_23)
+var _ = srqCases.Add("srq.rc", "three RC QPs", func(t *validate.T) { srqShare(t, ci.RC) }, ciSRQ01, req.SAS2_3_23)
 
 var _ = srqCases.Needing(validate.Needs{Caps: ci.CapUC | ci.CapSRQ}).Add("srq.uc", "three UC QPs",
-	func(t *validate.T) { srqShare(t, ci.UC) }, CISRQ01)
+	func(t *validate.T) { srqShare(t, ci.UC) }, ciSRQ01)
 
 var _ = srqCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapSRQ}).Add("srq.ud", "three UD QPs",
-	func(t *validate.T) { srqShare(t, ci.UD) }, CISRQ01)
+	func(t *validate.T) { srqShare(t, ci.UD) }, ciSRQ01)
 
 // srqStage is a shared receive queue on B's side with connections from A's side.
 type srqStage struct {
@@ -54,7 +54,7 @@ func newSRQ(t *validate.T, depth, n int, opts ...kit.Option) *srqStage {
 }
 
 // connect adds a connection to a QP of the PD.
-func (s *srqStage) connect(pd ci.PD) *kit.QP {
+func (s *srqStage) connect(pd ci.PD) {
 	c := s.conf
 	c.Size = 4096
 	from := s.a.End(c)
@@ -68,7 +68,6 @@ func (s *srqStage) connect(pd ci.PD) *kit.QP {
 		from.Dest = ci.Dest{AV: from.AV, QPN: to.Num(), QKey: to.Config.QKey}
 	}
 	s.from, s.to = append(s.from, from), append(s.to, to)
-	return to
 }
 
 // srqSlot is the size of the buffer of an entry.
@@ -106,12 +105,7 @@ func (s *srqStage) message(i, id, n int) {
 	kit.SameBytes(s.t, "message", s.buf.Bytes[id*srqSlot+pad:id*srqSlot+pad+n], want)
 }
 
-var CICreateSRQ01 = srqCases.Must("CI-CreateSRQ-01", "IBTA 11.2.3", "ci_create_srq (18)",
-	"A shared receive queue has at least the requested sizes, up to the limits of the CA.")
-
-var _ = srqCases.Add("srq.create", "requested and granted sizes", srqCreate, CICreateSRQ01)
-
-func srqCreate(t *validate.T) {
+var _ = srqCases.Add("srq.create", "requested and granted sizes", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	for _, x := range kit.Variants(t, "",
@@ -129,14 +123,10 @@ func srqCreate(t *validate.T) {
 		kit.Equal(t, "SRQAttr.Limit of a new SRQ", a.Limit, 0)
 		kit.Destroy(t, s, "SRQ")
 	}
-}
+}, srqCases.Must("CI-CreateSRQ-01", "IBTA 11.2.3", "ci_create_srq (18)",
+	"A shared receive queue has at least the requested sizes, up to the limits of the CA."))
 
-var CICreateSRQ02 = srqCases.Must("CI-CreateSRQ-02", "IBTA 11.2.3", "ci_create_srq (18)",
-	"A size of 0 or above MaxSRQWRs fails with InvalidMaxWRs, and more SGEs than MaxSRQSGEs fail with InvalidMaxSGE.")
-
-var _ = srqCases.Add("srq.limits", "invalid sizes", srqLimits, CICreateSRQ02)
-
-func srqLimits(t *validate.T) {
+var _ = srqCases.Add("srq.limits", "invalid sizes", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	for _, x := range kit.Variants(t, "", []struct {
@@ -155,15 +145,11 @@ func srqLimits(t *validate.T) {
 		kit.WantRefused(t, s, err, fmt.Sprintf("PD.CreateSRQ with %d entries of %d SGEs", x.attr.MaxWR, x.attr.MaxSGE),
 			x.want)
 	}
-}
+}, srqCases.Must("CI-CreateSRQ-02", "IBTA 11.2.3", "ci_create_srq (18)",
+	"A size of 0 or above MaxSRQWRs fails with InvalidMaxWRs, and more SGEs than MaxSRQSGEs fail with "+
+		"InvalidMaxSGE."))
 
-var CICreateSRQ03 = srqCases.Must("CI-CreateSRQ-03", "IBTA 10.2.9", "ci_create_srq (18)",
-	"A QP with a shared receive queue has no receive queue: RecvDepth must be 0, and QP.PostRecv fails with "+
-		"InvalidWRType.")
-
-var _ = srqCases.Add("srq.recv-depth", "a QP with an SRQ and a receive queue", srqRecvDepth, CICreateSRQ03)
-
-func srqRecvDepth(t *validate.T) {
+var _ = srqCases.Add("srq.recv-depth", "a QP with an SRQ and a receive queue", func(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
 	caps := ci.QPCaps{SendDepth: 1, RecvDepth: 1, SendSGE: 1, RecvSGE: 1}
 	qp, err := s.pd.CreateQP(ci.QPCreate{Type: ci.RC, QPCaps: caps, SendCQ: s.send.CQ, RecvCQ: s.cq.CQ, SRQ: s.srq})
@@ -175,7 +161,9 @@ func srqRecvDepth(t *validate.T) {
 	kit.SameObject(t, "QPAttr.SRQ", a.SRQ, s.srq)
 	s.post(1, 1)
 	s.message(0, 1, 10)
-}
+}, srqCases.Must("CI-CreateSRQ-03", "IBTA 10.2.9", "ci_create_srq (18)",
+	"A QP with a shared receive queue has no receive queue: RecvDepth must be 0, and QP.PostRecv fails with "+
+		"InvalidWRType."))
 
 func srqShare(t *validate.T, typ ci.QPType) {
 	s := newSRQ(t, 64, 3, kit.Type(typ))
@@ -190,12 +178,7 @@ func srqShare(t *validate.T, typ ci.QPType) {
 	s.cq.Empty()
 }
 
-var CISRQ02 = srqCases.Must("CI-SRQ-02", "IBTA 10.2.9", "ci_post_srq_recv (57)",
-	"Entries are used in the order of their posts.")
-
-var _ = srqCases.Add("srq.order", "32 entries in order", srqOrder, CISRQ02, req.SAS2_1_21)
-
-func srqOrder(t *validate.T) {
+var _ = srqCases.Add("srq.order", "32 entries in order", func(t *validate.T) {
 	s := newSRQ(t, 64, 1, kit.Type(ci.RC), kit.Depth(32))
 	s.post(1, 20)
 	s.post(21, 32)
@@ -206,15 +189,10 @@ func srqOrder(t *validate.T) {
 		kit.SameBytes(t, fmt.Sprintf("entry %d", id), s.buf.Bytes[id*srqSlot:id*srqSlot+1],
 			s.from[0].Buf.Bytes[id-1:id])
 	}
-}
+}, srqCases.Must("CI-SRQ-02", "IBTA 10.2.9", "ci_post_srq_recv (57)",
+	"Entries are used in the order of their posts."), req.SAS2_1_21)
 
-var CISRQ03 = srqCases.Must("CI-SRQ-03", "IBTA 10.2.9", "ci_post_srq_recv (57)",
-	"A message for an empty shared receive queue causes an RNR NAK on its connection. It is delivered after an "+
-		"entry is posted.")
-
-var _ = srqCases.Add("srq.empty", "a message before an entry is posted", srqEmpty, CISRQ03)
-
-func srqEmpty(t *validate.T) {
+var _ = srqCases.Add("srq.empty", "a message before an entry is posted", func(t *validate.T) {
 	s := newSRQ(t, 8, 2, kit.Type(ci.RC), kit.MinRNR(5))
 	for i, f := range s.from {
 		f.Buf.Fill(t, 0, 50)
@@ -231,14 +209,14 @@ func srqEmpty(t *validate.T) {
 		kit.True(t, seen[s.to[i].Config.Context], "receives after an RNR NAK", "one for each connection",
 			"none for connection %d", i)
 	}
-}
+}, srqCases.Must("CI-SRQ-03", "IBTA 10.2.9", "ci_post_srq_recv (57)",
+	"A message for an empty shared receive queue causes an RNR NAK on its connection. It is delivered after an "+
+		"entry is posted."))
 
-var CISRQ04 = srqCases.Must("CI-SRQ-04", "IBTA 10.2.9", "ci_post_srq_recv (57)",
+var ciSRQ04 = srqCases.Must("CI-SRQ-04", "IBTA 10.2.9", "ci_post_srq_recv (57)",
 	"When a QP fails or is destroyed, the other QPs can use all entries that it has not used.")
 
-var _ = srqCases.Add("srq.error", "one QP fails", srqError, CISRQ04)
-
-func srqError(t *validate.T) {
+var _ = srqCases.Add("srq.error", "one QP fails", func(t *validate.T) {
 	s := newSRQ(t, 16, 2, kit.Type(ci.RC))
 	s.post(1, 2)
 	bad := ci.RecvWR{ID: 3, SGL: []ci.SGE{{Addr: s.buf.Addr, Length: 64, LKey: s.buf.LKey ^ 1<<20}}}
@@ -256,11 +234,42 @@ func srqError(t *validate.T) {
 		s.message(1, id, 20) // no entry was flushed together with the other QP
 	}
 	s.cq.Empty()
+}, ciSRQ04)
+
+var _ = srqCases.Add("srq.partial", "a QP fails inside a message", srqPartial, ciFlush01, ciSRQ04)
+
+// srqPartial sends the first packet of a message whose second one cannot be sent, and takes the receiver to Error. The
+// entry that it has taken is flushed. If it has taken none, the next message uses the entry.
+func srqPartial(t *validate.T) {
+	s := newSRQ(t, 8, 2, kit.Type(ci.RC), kit.MTU(ci.MTU256))
+	s.post(1, 2)
+	f := s.from[0]
+	wr := f.SendWR(9, 0, 256)
+	wr.SGL = append(wr.SGL, ci.SGE{Addr: wr.SGL[0].Addr, Length: 8, LKey: ^wr.SGL[0].LKey})
+	f.Send(wr)
+	f.CQ.WaitStatus(9, ci.WCLocalProtErr)
+	s.to[0].To(ci.QPError)
+	s.to[0].Events.Wait(ci.EventLastWQE)
+	f = s.from[1]
+	f.Send(f.SendWR(9, 0, 10))
+	f.CQ.WaitOK(9)
+	isFlushed := func(wc ci.WC) bool { return wc.ID == 1 && wc.Status == ci.WCFlushErr && wc.QPN == s.to[0].Num() }
+	wc := s.cq.Wait(1)[0]
+	wasFirst := isFlushed(wc)
+	if wasFirst {
+		wc = s.cq.Wait(1)[0]
+	}
+	kit.Equal(t, "status of the receive of another QP", wc.Status, ci.WCSuccess)
+	switch {
+	case wasFirst:
+		kit.Equal(t, "entry after one that was flushed", wc.ID, 2)
+	case wc.ID != 1: // the QP has taken the first one
+		s.cq.WaitStatus(1, ci.WCFlushErr)
+	}
+	s.cq.Empty()
 }
 
-var _ = srqCases.Add("srq.qp-destroy", "destroy one QP", srqQPDestroy, CISRQ04)
-
-func srqQPDestroy(t *validate.T) {
+var _ = srqCases.Add("srq.qp-destroy", "destroy one QP", func(t *validate.T) {
 	s := newSRQ(t, 16, 2, kit.Type(ci.RC))
 	s.post(1, 4)
 	s.message(0, 1, 10)
@@ -273,14 +282,9 @@ func srqQPDestroy(t *validate.T) {
 	kit.Destroy(t, s.to[1], "QP with an SRQ")
 	s.connect(s.pd)
 	s.message(2, 4, 10)
-}
+}, ciSRQ04)
 
-var CISRQ05 = srqCases.Must("CI-SRQ-05", "IBTA 10.2.9", "ci_post_srq_recv (57)",
-	"SGEs of a shared receive queue are checked against its own PD, not that of the QP.")
-
-var _ = srqCases.Add("srq.pd", "QP and SRQ of different PDs", srqPD, CISRQ05)
-
-func srqPD(t *validate.T) {
+var _ = srqCases.Add("srq.pd", "QP and SRQ of different PDs", func(t *validate.T) {
 	s := newSRQ(t, 16, 1, kit.Type(ci.RC))
 	s.connect(s.b.PD())
 	s.post(1, 2) // into a region of the SRQ's PD
@@ -291,15 +295,14 @@ func srqPD(t *validate.T) {
 	kit.WantTaken(t, "SRQ.PostRecv", n, err, 1)
 	s.from[1].Send(s.from[1].SendWR(9, 0, 10))
 	s.cq.WaitStatus(3, ci.WCLocalProtErr) // the region has the QP's PD and not the SRQ's
-}
+}, srqCases.Must("CI-SRQ-05", "IBTA 10.2.9", "ci_post_srq_recv (57)",
+	"SGEs of a shared receive queue are checked against its own PD, not that of the QP."))
 
-var CIPostSRQRecv01 = srqCases.Must("CI-PostSRQRecv-01", "IBTA 11.4.1", "ci_post_srq_recv (57)",
+var ciPostSRQRecv01 = srqCases.Must("CI-PostSRQRecv-01", "IBTA 11.4.1", "ci_post_srq_recv (57)",
 	"A post to a full queue fails with InsufficientResources, and of a request with too many SGEs with "+
 		"InvalidMaxSGE. The requests before it in the list are posted.")
 
-var _ = srqCases.Add("srq.full", "post to a full queue", srqFull, CIPostSRQRecv01, req.SAS2_1_23)
-
-func srqFull(t *validate.T) {
+var _ = srqCases.Add("srq.full", "post to a full queue", func(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
 	a, err := s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
@@ -317,11 +320,9 @@ func srqFull(t *validate.T) {
 	}
 	s.post(1, a.MaxWR) // and again for all entries
 	s.message(0, 1, 5)
-}
+}, ciPostSRQRecv01, req.SAS2_1_23)
 
-var _ = srqCases.Add("srq.sges", "too many SGEs in the middle of a list", srqSGEs, CIPostSRQRecv01, req.SAS2_1_23)
-
-func srqSGEs(t *validate.T) {
+var _ = srqCases.Add("srq.sges", "too many SGEs in the middle of a list", func(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
 	a, err := s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
@@ -335,14 +336,12 @@ func srqSGEs(t *validate.T) {
 	s.post(4, 4)
 	s.message(0, 1, 5)
 	s.message(0, 4, 5)
-}
+}, ciPostSRQRecv01, req.SAS2_1_23)
 
-var CIModifySRQ01 = srqCases.Must("CI-ModifySRQ-01", "IBTA 10.2.9", "ci_modify_srq (19)",
+var ciModifySRQ01 = srqCases.Must("CI-ModifySRQ-01", "IBTA 10.2.9", "ci_modify_srq (19)",
 	"The limit event is raised once for each arming, when fewer entries than the limit are left, and not before.")
 
-var _ = srqCases.Add("srq.limit", "the limit event", srqLimit, CIModifySRQ01, req.SAS2_1_10)
-
-func srqLimit(t *validate.T) {
+var _ = srqCases.Add("srq.limit", "the limit event", func(t *validate.T) {
 	s := newSRQ(t, 16, 1, kit.Type(ci.RC))
 	s.post(1, 10)
 	id := 1
@@ -376,11 +375,9 @@ func srqLimit(t *validate.T) {
 	s.ev.Wait(ci.EventSRQLimit)
 	// events of one object are delivered in order, so a third one would be here
 	kit.Equal(t, "limit events of two armings", s.ev.Count(ci.EventSRQLimit), 2)
-}
+}, ciModifySRQ01, req.SAS2_1_10)
 
-var _ = srqCases.Add("srq.limit.create", "a limit armed at creation", srqLimitCreate, CIModifySRQ01)
-
-func srqLimitCreate(t *validate.T) {
+var _ = srqCases.Add("srq.limit.create", "a limit armed at creation", func(t *validate.T) {
 	s := newSRQ(t, 16, 0, kit.Type(ci.RC))
 	armed := kit.NewEvents(t)
 	srq, err := s.pd.CreateSRQ(ci.SRQCreate{
@@ -403,14 +400,9 @@ func srqLimitCreate(t *validate.T) {
 	}
 	armed.Wait(ci.EventSRQLimit)
 	kit.Equal(t, "limit events", armed.Count(ci.EventSRQLimit), 1)
-}
+}, ciModifySRQ01)
 
-var CIModifySRQ03 = srqCases.Must("CI-ModifySRQ-03", "IBTA 11.2.3", "ci_modify_srq (19)",
-	"No field, unknown fields, and a limit above the size fail with InvalidParameter.")
-
-var _ = srqCases.Add("srq.modify.refused", "no field, unknown fields, invalid limits", srqModifyRefused, CIModifySRQ03)
-
-func srqModifyRefused(t *validate.T) {
+var _ = srqCases.Add("srq.modify.refused", "no field, unknown fields, invalid limits", func(t *validate.T) {
 	s := newSRQ(t, 8, 1, kit.Type(ci.RC))
 	before, err := s.srq.Query()
 	kit.OK(t, err, "SRQ.Query")
@@ -432,10 +424,11 @@ func srqModifyRefused(t *validate.T) {
 	}
 	s.post(1, 1)
 	s.message(0, 1, 1)
-}
+}, srqCases.Must("CI-ModifySRQ-03", "IBTA 11.2.3", "ci_modify_srq (19)",
+	"No field, unknown fields, and a limit above the size fail with InvalidParameter."))
 
-var _ = srqCases.Needing(validate.Needs{Caps: ci.CapSRQ, Lacks: ci.CapModifySRQDepth}).
-	Add("srq.modify.depth-unsupported", "a change of depth without a claim", srqDepthUnsupported, CIClaims01)
+var _ = srqCases.Needing(validate.Needs{Caps: ci.CapSRQ, Lacks: ci.CapModifySRQDepth}).Add(
+	"srq.modify.depth-unsupported", "a change of depth without a claim", srqDepthUnsupported, ciClaims01)
 
 func srqDepthUnsupported(t *validate.T) {
 	s := newSRQ(t, 8, 0, kit.Type(ci.RC))
@@ -443,11 +436,11 @@ func srqDepthUnsupported(t *validate.T) {
 		"SRQ.Modify of the depth without ModifySRQDepth", ci.Unsupported)
 }
 
-var CIModifySRQ02 = srqCases.Must("CI-ModifySRQ-02", "IBTA 11.2.3", "ci_modify_srq (19)",
-	"A change of depth keeps the entries and their order. A depth below their number is rejected and changes nothing.")
-
 var _ = srqCases.Needing(validate.Needs{Caps: ci.CapSRQ | ci.CapModifySRQDepth}).Add("srq.modify.depth",
-	"larger and smaller depth, with entries posted", srqModifyDepth, CIModifySRQ02)
+	"larger and smaller depth, with entries posted", srqModifyDepth,
+	srqCases.Must("CI-ModifySRQ-02", "IBTA 11.2.3", "ci_modify_srq (19)",
+		"A change of depth keeps the entries and their order. A depth below their number is rejected and changes "+
+			"nothing."))
 
 func srqModifyDepth(t *validate.T) {
 	s := newSRQ(t, 15, 1, kit.Type(ci.RC), kit.RNRRetry(0))
@@ -523,12 +516,7 @@ func srqModifyDepth(t *validate.T) {
 	}
 }
 
-var CILastWQE01 = srqCases.Must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)",
-	"When a QP with a shared receive queue goes to Error, an event reports that it uses no more entries.")
-
-var _ = srqCases.Add("srq.last-wqe", "a QP that goes to Error", srqLastWQE, CILastWQE01, req.SAS2_1_10)
-
-func srqLastWQE(t *validate.T) {
+var _ = srqCases.Add("srq.last-wqe", "a QP that goes to Error", func(t *validate.T) {
 	s := newSRQ(t, 8, 2, kit.Type(ci.RC))
 	s.post(1, 2)
 	s.message(0, 1, 10)
@@ -540,14 +528,11 @@ func srqLastWQE(t *validate.T) {
 	s.to[1].Events.Only()
 	s.to[0].To(ci.QPReset)
 	kit.Equal(t, "events last WQE reached after one transition to Error", s.to[0].Events.Count(ci.EventLastWQE), 1)
-}
+}, srqCases.Must("CI-LastWQE-01", "IBTA 11.5.2", "SRQ_QP_LAST_WQE_REACHED (26)",
+	"When a QP with a shared receive queue goes to Error, an event reports that it uses no more entries."),
+	req.SAS2_1_10)
 
-var CIDestroySRQ01 = srqCases.Must("CI-DestroySRQ-01", "IBTA 11.2.3", "ci_destroy_srq (21)",
-	"Destroy of a shared receive queue with a QP fails with ResourceBusy, and the queue still works.")
-
-var _ = srqCases.Add("srq.busy", "destroy an SRQ that has QPs", srqBusy, CIDestroySRQ01, req.SAS2_3_26)
-
-func srqBusy(t *validate.T) {
+var _ = srqCases.Add("srq.busy", "destroy an SRQ that has QPs", func(t *validate.T) {
 	s := newSRQ(t, 8, 2, kit.Type(ci.RC))
 	s.post(1, 4)
 	for i, q := range s.to {
@@ -557,25 +542,19 @@ func srqBusy(t *validate.T) {
 	}
 	kit.DestroyTwice(t, s.srq, "SRQ with posted entries", ci.InvalidSRQHandle)
 	s.cq.Empty()
-}
+}, srqCases.Must("CI-DestroySRQ-01", "IBTA 11.2.3", "ci_destroy_srq (21)",
+	"Destroy of a shared receive queue with a QP fails with ResourceBusy, and the queue still works."),
+	req.SAS2_3_26)
 
-var CIDestroySRQ02 = srqCases.Must("CI-DestroySRQ-02", "IBTA 11.2.3", "ci_destroy_srq (21)",
+var ciDestroySRQ02 = srqCases.Must("CI-DestroySRQ-02", "IBTA 11.2.3", "ci_destroy_srq (21)",
 	"A verb on a destroyed shared receive queue fails with InvalidSRQHandle, and its entries never complete.")
 
-var _ = srqCases.Add("srq.stale", "use a destroyed SRQ", srqStale, CIDestroySRQ02)
-
-func srqStale(t *validate.T) {
+var _ = srqCases.Add("srq.stale", "entries of a destroyed SRQ, and a QP with it", func(t *validate.T) {
 	s := newSRQ(t, 8, 0, kit.Type(ci.RC))
 	s.post(1, 4)
 	kit.Destroy(t, s.srq, "SRQ")
-	n, err := s.srq.PostRecv([]ci.RecvWR{{}})
-	kit.Want(t, err, "SRQ.PostRecv after Destroy", ci.InvalidSRQHandle)
-	kit.Equal(t, "requests accepted by SRQ.PostRecv after Destroy", n, 0)
-	_, err = s.srq.Query()
-	kit.Want(t, err, "SRQ.Query after Destroy", ci.InvalidSRQHandle)
-	kit.Want(t, s.srq.Modify(ci.SRQFieldLimit, ci.SRQAttr{Limit: 1}), "SRQ.Modify after Destroy", ci.InvalidSRQHandle)
 	caps := ci.QPCaps{SendDepth: 1, SendSGE: 1}
 	qp, err := s.pd.CreateQP(ci.QPCreate{Type: ci.RC, QPCaps: caps, SendCQ: s.send.CQ, RecvCQ: s.cq.CQ, SRQ: s.srq})
 	kit.WantRefused(t, qp, err, "PD.CreateQP with a destroyed SRQ", ci.InvalidSRQHandle)
 	s.cq.Empty()
-}
+}, ciDestroySRQ02)

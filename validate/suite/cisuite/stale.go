@@ -56,31 +56,31 @@ func postsTo[O ci.Object](k *staleKind, name string, call func(O) (int, error)) 
 }
 
 var (
-	staleCA = &staleKind{"ca", "CA", 0, ci.InvalidCAHandle, CICloseCA02, func(s *staleStage) (ci.Object, error) {
+	staleCA = &staleKind{"ca", "CA", 0, ci.InvalidCAHandle, ciCloseCA02, func(s *staleStage) (ci.Object, error) {
 		h := s.t.HCA()
 		return h.OpenCA(h.Info().GUID, noEvents, nil)
 	}}
-	stalePD = &staleKind{"pd", "PD", 0, ci.InvalidPDHandle, CIDeallocatePD02,
+	stalePD = &staleKind{"pd", "PD", 0, ci.InvalidPDHandle, ciDeallocatePD02,
 		func(s *staleStage) (ci.Object, error) { return s.ca.AllocatePD(ci.PDNormal) }}
-	staleCQ = &staleKind{"cq", "CQ", 0, ci.InvalidCQHandle, CIDestroyCQ02,
+	staleCQ = &staleKind{"cq", "CQ", 0, ci.InvalidCQHandle, ciDestroyCQ02,
 		func(s *staleStage) (ci.Object, error) { return s.pd.CreateCQ(ci.CQCreate{Size: 4}) }}
-	staleQP = &staleKind{"qp", "QP", 0, ci.InvalidQPHandle, CIDestroyQP01,
+	staleQP = &staleKind{"qp", "QP", 0, ci.InvalidQPHandle, ciDestroyQP01,
 		func(s *staleStage) (ci.Object, error) { return s.pd.CreateQP(small(ci.RC, s.cq)) }}
-	staleUD = &staleKind{"ud", "UD QP", ci.CapUD, ci.InvalidQPHandle, CIDestroyQP01,
+	staleUD = &staleKind{"ud", "UD QP", ci.CapUD, ci.InvalidQPHandle, ciDestroyQP01,
 		func(s *staleStage) (ci.Object, error) { return s.pd.CreateQP(small(ci.UD, s.cq)) }}
-	staleSRQ = &staleKind{"srq", "SRQ", ci.CapSRQ, ci.InvalidSRQHandle, CIDestroySRQ02,
+	staleSRQ = &staleKind{"srq", "SRQ", ci.CapSRQ, ci.InvalidSRQHandle, ciDestroySRQ02,
 		func(s *staleStage) (ci.Object, error) {
 			return s.pd.CreateSRQ(ci.SRQCreate{SRQAttr: ci.SRQAttr{MaxWR: 4, MaxSGE: 1}})
 		}}
-	staleMR = &staleKind{"mr", "MR", 0, ci.InvalidMRHandle, CIDeregisterMR04,
+	staleMR = &staleKind{"mr", "MR", 0, ci.InvalidMRHandle, ciDeregisterMR04,
 		func(s *staleStage) (ci.Object, error) { return s.pd.RegisterMR(someMemory()) }}
-	staleMW1 = &staleKind{"mw1", "window of type 1", ci.CapMW1, ci.InvalidMWHandle, CIDestroyMW01,
+	staleMW1 = &staleKind{"mw1", "window of type 1", ci.CapMW1, ci.InvalidMWHandle, ciDestroyMW01,
 		func(s *staleStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType1}) }}
-	staleMW2 = &staleKind{"mw2", "window of type 2", ci.CapMW2, ci.InvalidMWHandle, CIDestroyMW01,
+	staleMW2 = &staleKind{"mw2", "window of type 2", ci.CapMW2, ci.InvalidMWHandle, ciDestroyMW01,
 		func(s *staleStage) (ci.Object, error) { return s.pd.CreateMW(ci.MWCreate{Type: ci.MWType2}) }}
-	staleFMR = &staleKind{"fmr", "FMR", ci.CapFMR, ci.InvalidFMRHandle, CIDeallocFMR01,
+	staleFMR = &staleKind{"fmr", "FMR", ci.CapFMR, ci.InvalidFMRHandle, ciDeallocFMR01,
 		func(s *staleStage) (ci.Object, error) { return s.pd.AllocFMR(someFMR(s.ca)) }}
-	staleAV = &staleKind{"av", "AV", ci.CapUD | ci.CapAV, ci.InvalidAVHandle, CIDestroyAV01,
+	staleAV = &staleKind{"av", "AV", ci.CapUD | ci.CapAV, ci.InvalidAVHandle, ciDestroyAV01,
 		func(s *staleStage) (ci.Object, error) { return s.pd.CreateAV(s.ca.AddressOf(s.ca)) }}
 )
 

@@ -90,12 +90,9 @@ func (m slowMemory) Len() uint64 {
 	return m.Memory.Len()
 }
 
-var _ = udCases.Add("ud.stalled", "datagrams to a QP that waits for the memory of a send", udStalled, IBTA9_8_10,
-	IBTA9_8_11)
-
-// udStalled sends datagrams of many sizes to a QP whose own send reads memory that takes long. Those that are not
+// The case sends datagrams of many sizes to a QP whose own send reads memory that takes long. Those that are not
 // dropped arrive in order when the memory has been read.
-func udStalled(t *validate.T) {
+var _ = udCases.Add("ud.stalled", "datagrams to a QP that waits for the memory of a send", func(t *validate.T) {
 	const room = 256
 	n := min(290, t.Attr().MaxWRs, t.Attr().MaxCQEs/2)
 	p := kit.UD(t, kit.Depth(n), kit.Size((n+1)*room))
@@ -173,19 +170,16 @@ func udStalled(t *validate.T) {
 		kit.Equal(t, "length in the header of "+what, length, header+bytes)
 	}
 	p.B.RecvCQ.Empty()
-}
+}, ibta9_8_10, ibta9_8_11)
 
 // isPrefix reports whether a datagram with that Length of its completion has the bytes of data.
 func isPrefix(data, got []byte, length uint32) bool {
 	return length == uint32(grhLen+len(data)) && string(got[:len(data)]) == string(data)
 }
 
-var _ = rcSendCases.Add("rc.send.stalled", "messages to a QP that waits for the memory of a send", rcStalled,
-	IBTA9_7_02)
-
-// rcStalled sends messages to a QP whose own send reads memory that takes long. On a link that loses nothing, they
+// The case sends messages to a QP whose own send reads memory that takes long. On a link that loses nothing, they
 // arrive when the memory has been read, without a timeout.
-func rcStalled(t *validate.T) {
+var _ = rcSendCases.Add("rc.send.stalled", "messages to a QP that waits for the memory of a send", func(t *validate.T) {
 	n := min(290, t.Attr().MaxWRs, t.Attr().MaxCQEs/2)
 	p := kit.RC(t, kit.Depth(n), kit.AckTime(0), kit.Size(8*n))
 	if p.A.QP.CA.Port.Link != ci.LinkInfiniBand {
@@ -228,70 +222,68 @@ func rcStalled(t *validate.T) {
 	p.A.CQ.WaitOK(ids(1, uint64(n))...)
 	p.B.RecvCQ.WaitOK(ids(1, uint64(n))...)
 	kit.SameBytes(t, "messages to a QP that waits for memory", p.B.Buf.Bytes[:8*n], p.A.Buf.Bytes[:8*n])
-}
+}, ibta9_7_02)
 
-var _ = mrFastCases.Add("mr.fast.stalled", "invalidate a region, and unmap its memory, while a READ takes long",
-	fastStalled, CILocalInv01)
-
-// fastStalled invalidates the key of a READ whose memory is being read. The invalidation is not complete, and the
-// mapping is not destroyed, before that read has ended.
-func fastStalled(t *validate.T) {
-	p := kit.RC(t, kit.Size(4096))
-	q := p.More(false) // with the same PDs
-	page := smallPage(t.Attr())
-	g := newGate()
-	d, err := p.B.CA.MapDMA(stalledMemory{kit.CopyMemory{B: kit.Pages(int(page), int(page))}, g})
-	if err != nil {
-		kit.WantRefused(t, d, err, "CA.MapDMA of memory without a direct view", ci.InvalidParameter)
-		t.Skip("memory without a direct view is rejected")
-	}
-	kit.Own(t, d, "DMA")
-	mr, err := p.B.PD.AllocFastRegMR(1)
-	kit.OK(t, err, "PD.AllocFastRegMR")
-	kit.Own(t, mr, "fast registration MR")
-	s := &fastStage{MR: mr, p: p, page: page, pages: kit.PageList(d.Ranges(), page), key: mr.Region().RKey}
-	to := s.register(t, kit.AllAccess)
-	g.isClosed.Store(true)
-	defer g.open() // if the case fails
-	read := q.Request(ci.OpRead, 100, to)
-	read.ID, read.Flags = 1, ci.SendSignaled
-	sent := make(chan error, 1)
-	t.Go(func() {
-		_, err := q.A.PostSend([]ci.SendWR{read})
-		sent <- err
-	})
-	expect(t, g.entered, "read of the memory of a READ")
-	p.B.Send(ci.SendWR{ID: 8, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: s.key})
-	p.B.CQ.Quiet(5 * time.Millisecond)
-	unmapped := make(chan int32, 1)
-	t.Go(func() {
-		err := d.Destroy()
-		still := g.reading.Load()
-		if ci.StatusOf(err) == ci.ResourceBusy { // the region has the mapping until the read has ended
-			still = -1
-		} else if err != nil {
-			t.Report(validate.Failure{Where: "DMA.Destroy", Expected: "success or resource busy",
-				Got: kit.Describe(err)})
+// The case invalidates the key of a READ whose memory is being read. The invalidation is not complete, and the mapping
+// is not destroyed, before that read has ended.
+var _ = mrFastCases.Add("mr.fast.stalled",
+	"invalidate a region, and unmap its memory, while a READ takes long", func(t *validate.T) {
+		p := kit.RC(t, kit.Size(4096))
+		q := p.More(false) // with the same PDs
+		page := smallPage(t.Attr())
+		g := newGate()
+		d, err := p.B.CA.MapDMA(stalledMemory{kit.CopyMemory{B: kit.Pages(int(page), int(page))}, g})
+		if err != nil {
+			kit.WantRefused(t, d, err, "CA.MapDMA of memory without a direct view", ci.InvalidParameter)
+			t.Skip("memory without a direct view is rejected")
 		}
-		unmapped <- still
-	})
-	select {
-	case still := <-unmapped:
-		unmapped <- still
-	case <-time.After(5 * time.Millisecond):
-	}
-	g.open()
-	still := expect(t, unmapped, "DMA.Destroy")
-	kit.True(t, still <= 0, "reads of the memory when DMA.Destroy returns", "none", "%d", still)
-	kit.OK(t, expect(t, sent, "QP.PostSend"), "QP.PostSend")
-	q.A.CQ.WaitStatus(1, ci.WCSuccess, ci.WCRemAccessErr)
-	p.B.CQ.WaitOK(8)
-}
+		kit.Own(t, d, "DMA")
+		mr, err := p.B.PD.AllocFastRegMR(1)
+		kit.OK(t, err, "PD.AllocFastRegMR")
+		kit.Own(t, mr, "fast registration MR")
+		s := &fastStage{MR: mr, p: p, page: page, pages: kit.PageList(d.Ranges(), page), key: mr.Region().RKey}
+		to := s.register(t, kit.AllAccess)
+		g.isClosed.Store(true)
+		defer g.open() // if the case fails
+		read := q.Request(ci.OpRead, 100, to)
+		read.ID, read.Flags = 1, ci.SendSignaled
+		sent := make(chan error, 1)
+		t.Go(func() {
+			_, err := q.A.PostSend([]ci.SendWR{read})
+			sent <- err
+		})
+		expect(t, g.entered, "read of the memory of a READ")
+		p.B.Send(ci.SendWR{ID: 8, Op: ci.OpLocalInv, Flags: ci.SendSignaled, Inv: s.key})
+		p.B.CQ.Quiet(5 * time.Millisecond)
+		unmapped := make(chan int32, 1)
+		t.Go(func() {
+			err := d.Destroy()
+			still := g.reading.Load()
+			if ci.StatusOf(err) == ci.ResourceBusy { // the region has the mapping until the read has ended
+				still = -1
+			} else if err != nil {
+				t.Report(validate.Failure{Where: "DMA.Destroy", Expected: "success or resource busy",
+					Got: kit.Describe(err)})
+			}
+			unmapped <- still
+		})
+		select {
+		case still := <-unmapped:
+			unmapped <- still
+		case <-time.After(5 * time.Millisecond):
+		}
+		g.open()
+		still := expect(t, unmapped, "DMA.Destroy")
+		kit.True(t, still <= 0, "reads of the memory when DMA.Destroy returns", "none", "%d", still)
+		kit.OK(t, expect(t, sent, "QP.PostSend"), "QP.PostSend")
+		q.A.CQ.WaitStatus(1, ci.WCSuccess, ci.WCRemAccessErr)
+		p.B.CQ.WaitOK(8)
+	}, ciLocalInv01)
 
 var _ = claimsCases.Needing(validate.Needs{Caps: ci.CapUser | ci.CapModifyMR}).Add("claims.user.modify",
-	"close a process while a region of it is modified", userModify, CIClaims04)
+	"close a process while a region of it is modified", userModify, ciClaims04)
 
-// busyUser expects that a process with objects is not closed while a verb runs that waits at the gate, which it opens.
+// busyUser destroys a UserCA with objects while a verb waits at the gate. It opens the gate and expects ResourceBusy.
 func busyUser(t *validate.T, u ci.UserCA, g *gate) {
 	done := make(chan error, 1)
 	t.Go(func() { done <- u.Destroy() })
@@ -327,92 +319,87 @@ func userModify(t *validate.T) {
 	kit.OK(t, u.Destroy(), "UserCA.Destroy")
 }
 
-var _ = claimsCases.Needing(validate.Needs{Caps: ci.CapUser}).Add("claims.user.destroy",
-	"close a process while a QP of it is destroyed; destroy a region that is older than its PD", userDestroy,
-	CIClaims04)
-
-// userDestroy destroys a QP of a process that is sending, to memory that takes long, and closes the process at the same
+// The case destroys a QP of a process that is sending, to memory that takes long, and closes the process at the same
 // time. On links without queues, the QP cannot be destroyed before the memory has been written.
-func userDestroy(t *validate.T) {
-	a, b := kit.OpenPair(t)
-	u, err := b.OpenUser(process{}, &ci.UserBuffer{})
-	kit.OK(t, err, "CA.OpenUser")
-	t.Cleanup(func() { _ = u.Destroy() })
-	var pds [2]ci.PD
-	var old ci.MR
-	for i := range pds {
-		pds[i], err = u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
-		kit.OK(t, err, "UserCA.AllocatePD")
-		kit.Own(t, pds[i], "PD of a process")
-		if i == 0 {
-			old, err = pds[0].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
-			kit.OK(t, err, "PD.RegisterMR")
-			kit.Own(t, old, "MR of a process")
-		}
-	}
-	if t.Claims().Has(ci.CapModifyMR) {
-		kit.OK(t, old.Modify(ci.MRFieldPD, pds[1], ci.MRCreate{}), "MR.Modify to a younger PD")
-	}
-	from, to := a.CQ(a.PD(), 16), b.CQ(pds[0], 16)
-	qa, qb := a.QP(a.PD(), from, from, kit.Type(ci.RC)), b.QP(pds[0], to, to, kit.Type(ci.RC))
-	kit.Connect(qa, qb)
-	g := newGate()
-	mr, err := qa.PD.RegisterMR(ci.MRCreate{Memory: stalledTarget{kit.CopyMemory{B: make([]byte, 64)}, g},
-		Access: kit.AllAccess})
-	if err != nil {
-		kit.WantRefused(t, mr, err, "PD.RegisterMR of memory without a direct view", ci.InvalidParameter)
-		t.Skip("memory without a direct view is rejected")
-	}
-	r := kit.Own(t, mr, "MR").Region()
-	buf := b.Buf(pds[0], 64, kit.AllAccess)
-	g.isClosed.Store(true)
-	defer g.open() // if the case fails
-	sent := make(chan error, 1)
-	t.Go(func() {
-		_, err := qb.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpWrite, SGL: buf.SGL(0, 64), Remote: r.Remote(0)}})
-		sent <- err
-	})
-	expect(t, g.entered, "write to memory that takes long")
-	destroyed := make(chan error, 1)
-	t.Go(func() { destroyed <- qb.QP.Destroy() })
-	waitBriefly(destroyed) // if the machine does not run the goroutine in time, the case tests less
-	busyUser(t, u, g)
-	kit.OK(t, expect(t, sent, "QP.PostSend"), "QP.PostSend")
-	kit.OK(t, expect(t, destroyed, "QP.Destroy"), "QP.Destroy")
-	for _, o := range []ci.Object{to.CQ, buf.MR, mr, old, pds[0], pds[1], u} {
-		kit.Destroy(t, o, "object of a process")
-	}
-}
-
-var _ = cqNotifyCases.Add("cq.notify.vector-busy",
-	"a completion while the callback of its CQ runs, with and without a completion vector", cqVectorBusy, CINotify01)
-
-// cqVectorBusy arms a CQ while its callback runs. The next completion causes another call, after the first has ended.
-func cqVectorBusy(t *validate.T) {
-	a, b := kit.OpenPair(t)
-	apd, bpd := a.PD(), b.PD()
-	from := a.CQ(apd, 16)
-	for _, vector := range kit.Variants(t, "vector", []int{0, t.Attr().Vectors}) {
-		entered, release := make(chan struct{}, 8), make(chan struct{}, 8)
-		at := ci.Affinity{Vector: uint16(vector)}
-		cq := b.CQWith(bpd, ci.CQCreate{Size: 16, Affinity: at, OnCompletion: func(any) {
-			entered <- struct{}{}
-			<-release
-		}})
-		qa, qb := a.QP(apd, from, from, kit.Type(ci.RC)), b.QP(bpd, cq, cq, kit.Type(ci.RC))
-		kit.Connect(qa, qb)
-		for i := range uint64(2) {
-			kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
-			qb.Recv(ci.RecvWR{ID: i + 1})
-			qa.Send(ci.SendWR{ID: i + 1, Op: ci.OpSend, Flags: ci.SendSignaled})
-			from.WaitOK(i + 1)
+var _ = claimsCases.Needing(validate.Needs{Caps: ci.CapUser}).Add("claims.user.destroy",
+	"close a process while a QP of it is destroyed; destroy a region that is older than its PD", func(t *validate.T) {
+		a, b := kit.OpenPair(t)
+		u, err := b.OpenUser(process{}, &ci.UserBuffer{})
+		kit.OK(t, err, "CA.OpenUser")
+		t.Cleanup(func() { _ = u.Destroy() })
+		var pds [2]ci.PD
+		var old ci.MR
+		for i := range pds {
+			pds[i], err = u.AllocatePD(ci.PDNormal, &ci.UserBuffer{})
+			kit.OK(t, err, "UserCA.AllocatePD")
+			kit.Own(t, pds[i], "PD of a process")
 			if i == 0 {
-				expect(t, entered, "callback for the first completion")
+				old, err = pds[0].RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: kit.AllAccess})
+				kit.OK(t, err, "PD.RegisterMR")
+				kit.Own(t, old, "MR of a process")
 			}
 		}
-		release <- struct{}{}
-		release <- struct{}{}
-		expect(t, entered, "callback for a completion that came while the first callback ran")
-		cq.WaitOK(1, 2)
-	}
-}
+		if t.Claims().Has(ci.CapModifyMR) {
+			kit.OK(t, old.Modify(ci.MRFieldPD, pds[1], ci.MRCreate{}), "MR.Modify to a younger PD")
+		}
+		from, to := a.CQ(a.PD(), 16), b.CQ(pds[0], 16)
+		qa, qb := a.QP(a.PD(), from, from, kit.Type(ci.RC)), b.QP(pds[0], to, to, kit.Type(ci.RC))
+		kit.Connect(qa, qb)
+		g := newGate()
+		mr, err := qa.PD.RegisterMR(ci.MRCreate{Memory: stalledTarget{kit.CopyMemory{B: make([]byte, 64)}, g},
+			Access: kit.AllAccess})
+		if err != nil {
+			kit.WantRefused(t, mr, err, "PD.RegisterMR of memory without a direct view", ci.InvalidParameter)
+			t.Skip("memory without a direct view is rejected")
+		}
+		r := kit.Own(t, mr, "MR").Region()
+		buf := b.Buf(pds[0], 64, kit.AllAccess)
+		g.isClosed.Store(true)
+		defer g.open() // if the case fails
+		sent := make(chan error, 1)
+		t.Go(func() {
+			_, err := qb.PostSend([]ci.SendWR{{ID: 1, Op: ci.OpWrite, SGL: buf.SGL(0, 64), Remote: r.Remote(0)}})
+			sent <- err
+		})
+		expect(t, g.entered, "write to memory that takes long")
+		destroyed := make(chan error, 1)
+		t.Go(func() { destroyed <- qb.QP.Destroy() })
+		waitBriefly(destroyed) // if the machine does not run the goroutine in time, the case tests less
+		busyUser(t, u, g)
+		kit.OK(t, expect(t, sent, "QP.PostSend"), "QP.PostSend")
+		kit.OK(t, expect(t, destroyed, "QP.Destroy"), "QP.Destroy")
+		for _, o := range []ci.Object{to.CQ, buf.MR, mr, old, pds[0], pds[1], u} {
+			kit.Destroy(t, o, "object of a process")
+		}
+	}, ciClaims04)
+
+// The case arms a CQ while its callback runs. The next completion causes another call, after the first has ended.
+var _ = cqNotifyCases.Add("cq.notify.vector-busy",
+	"a completion while the callback of its CQ runs, with and without a completion vector", func(t *validate.T) {
+		a, b := kit.OpenPair(t)
+		apd, bpd := a.PD(), b.PD()
+		from := a.CQ(apd, 16)
+		for _, vector := range kit.Variants(t, "vector", []int{0, t.Attr().Vectors}) {
+			entered, release := make(chan struct{}, 8), make(chan struct{}, 8)
+			at := ci.Affinity{Vector: uint16(vector)}
+			cq := b.CQWith(bpd, ci.CQCreate{Size: 16, Affinity: at, OnCompletion: func(any) {
+				entered <- struct{}{}
+				<-release
+			}})
+			qa, qb := a.QP(apd, from, from, kit.Type(ci.RC)), b.QP(bpd, cq, cq, kit.Type(ci.RC))
+			kit.Connect(qa, qb)
+			for i := range uint64(2) {
+				kit.OK(t, cq.Notify(ci.NotifyNext), "CQ.Notify")
+				qb.Recv(ci.RecvWR{ID: i + 1})
+				qa.Send(ci.SendWR{ID: i + 1, Op: ci.OpSend, Flags: ci.SendSignaled})
+				from.WaitOK(i + 1)
+				if i == 0 {
+					expect(t, entered, "callback for the first completion")
+				}
+			}
+			release <- struct{}{}
+			release <- struct{}{}
+			expect(t, entered, "callback for a completion that came while the first callback ran")
+			cq.WaitOK(1, 2)
+		}
+	}, ciNotify01)

@@ -44,11 +44,8 @@ func posts(t *validate.T, where string, stop <-chan struct{}, post func() (int, 
 		case ci.InvalidQPHandle:
 			return
 		default:
-			t.Report(validate.Failure{
-				Where:    where,
-				Expected: "success, InsufficientResources or InvalidQPHandle",
-				Got:      kit.Describe(err),
-			})
+			t.Report(validate.Failure{Where: where, Expected: "success, InsufficientResources or InvalidQPHandle",
+				Got: kit.Describe(err)})
 			return
 		}
 		runtime.Gosched()
@@ -72,13 +69,11 @@ func flood(t *validate.T, p *kit.Pair) (stop func()) {
 	return func() { close(end); <-done }
 }
 
-var CITeardown01 = teardownCases.Must("CI-Teardown-01", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
-	"A QP can be destroyed while its peer sends to it and while its verbs are called. After Destroy has returned, "+
-		"each verb fails with InvalidQPHandle.")
+var ciTeardown01 = teardownCases.Must("CI-Teardown-01", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
+	"A QP can be destroyed while its peer sends to it and while its verbs are called. After Destroy has "+
+		"returned, each verb fails with InvalidQPHandle.")
 
-var _ = teardownCases.Add("teardown.qp.flooded", "destroy a QP while its peer sends", tearFlooded, CITeardown01)
-
-func tearFlooded(t *validate.T) {
+var _ = teardownCases.Add("teardown.qp.flooded", "destroy a QP while its peer sends", func(t *validate.T) {
 	p := kit.RC(t)
 	for i := range 4 {
 		q := p
@@ -96,7 +91,7 @@ func tearFlooded(t *validate.T) {
 	}
 	n := p.More(false)
 	n.A.Exchange(n.B, 100) // the adapter still works
-}
+}, ciTeardown01)
 
 // wantDestroyed expects each verb of a destroyed QP to fail.
 func wantDestroyed(t *validate.T, q *kit.QP) {
@@ -111,10 +106,7 @@ func wantDestroyed(t *validate.T, q *kit.QP) {
 	kit.WantExactly(t, q.QP.Destroy(), "second QP.Destroy", ci.InvalidQPHandle)
 }
 
-var _ = teardownCases.Add("teardown.qp.posting", "destroy a QP while other goroutines post to it", tearPosting,
-	CITeardown01)
-
-func tearPosting(t *validate.T) {
+var _ = teardownCases.Add("teardown.qp.posting", "destroy a QP while other goroutines post to it", func(t *validate.T) {
 	p := kit.RC(t)
 	for i := range 4 {
 		q := p
@@ -142,10 +134,10 @@ func tearPosting(t *validate.T) {
 		kit.OK(t, err, "QP.Destroy while other goroutines post")
 		kit.Destroy(t, q.B.QP, "QP of the peer")
 	}
-}
+}, ciTeardown01)
 
 var _ = teardownCases.Add("teardown.qp.polling", "destroy a QP while another goroutine polls its CQ", tearPolling,
-	CITeardown01, CITeardown02)
+	ciTeardown01, ciTeardown02)
 
 func tearPolling(t *validate.T) {
 	p := kit.RC(t)
@@ -163,11 +155,8 @@ func tearPolling(t *validate.T) {
 				last := over(t, stop) // read before the poll, so that completions from before the Destroy are polled
 				n, err := q.B.RecvCQ.Poll(wc)
 				if err != nil {
-					t.Report(validate.Failure{
-						Where:    "CQ.Poll while a QP of the CQ is destroyed",
-						Expected: "success",
-						Got:      kit.Describe(err),
-					})
+					t.Report(validate.Failure{Where: "CQ.Poll while a QP of the CQ is destroyed",
+						Expected: "success", Got: kit.Describe(err)})
 					return
 				}
 				for _, w := range wc[:n] {
@@ -217,69 +206,56 @@ func waitFor(t *validate.T, where, expected string, ok func() (bool, string)) {
 	}
 }
 
-var CITeardown02 = teardownCases.Must("CI-Teardown-02", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
+var ciTeardown02 = teardownCases.Must("CI-Teardown-02", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
 	"Outstanding requests of a destroyed QP never complete.")
 
-var _ = teardownCases.Add("teardown.qp.outstanding", "destroy a QP with outstanding requests", tearOutstanding,
-	CITeardown02)
-
-func tearOutstanding(t *validate.T) {
+var _ = teardownCases.Add("teardown.qp.outstanding", "destroy a QP with outstanding requests", func(t *validate.T) {
 	p := unanswering(t)
 	p.A.Send(p.A.SendWRs(8)...)
 	p.A.Recv(p.A.RecvWRs(8, 1)...)
 	kit.OK(t, p.A.QP.QP.Destroy(), "QP.Destroy with 8 outstanding sends and 8 outstanding receives")
 	p.A.CQ.Quiet(quiet)
 	p.A.RecvCQ.Empty()
-}
+}, ciTeardown02)
 
-var _ = teardownCases.Add("teardown.qp.retrying", "destroy a QP that waits for acknowledgements", tearRetrying,
-	CITeardown02)
-
-func tearRetrying(t *validate.T) {
+var _ = teardownCases.Add("teardown.qp.retrying", "destroy a QP that waits for acknowledgements", func(t *validate.T) {
 	// The first retry is due after 1 ms or, on a slower HCA, somewhat later.
 	p := unanswering(t, kit.AckTime(8), kit.Retry(7))
 	p.A.Send(p.A.SendWRs(8)...)
 	kit.OK(t, p.A.QP.QP.Destroy(), "QP.Destroy between two retries")
 	p.A.CQ.Quiet(2 * quiet)
-}
+}, ciTeardown02)
 
-var _ = teardownCases.Add("rc.received-then-destroyed",
-	"reset and destroy a QP as soon as its message has been polled", tearReceived, CITeardown02)
-
-// tearReceived destroys the receiver of a message directly after it has polled the completion. The sender's request has
+// The case destroys the receiver of a message directly after it has polled the completion. The sender's request has
 // been executed, and its acknowledgement must not be lost with the QP.
-func tearReceived(t *validate.T) {
-	p := kit.RC(t, kit.Retry(1))
-	for i := range uint64(12) {
-		q := p.More(true)
-		q.B.Recv(q.B.RecvWR(i, 0, 64))
-		q.A.Send(q.A.SendWR(i, 0, 32))
-		var wc [1]ci.WC
-		for n := 0; n == 0 && t.Context().Err() == nil; {
-			var err error
-			n, err = q.B.RecvCQ.Poll(wc[:])
-			kit.OK(t, err, "CQ.Poll")
+var _ = teardownCases.Add("rc.received-then-destroyed",
+	"reset and destroy a QP as soon as its message has been polled", func(t *validate.T) {
+		p := kit.RC(t, kit.Retry(1))
+		for i := range uint64(12) {
+			q := p.More(true)
+			q.B.Recv(q.B.RecvWR(i, 0, 64))
+			q.A.Send(q.A.SendWR(i, 0, 32))
+			var wc [1]ci.WC
+			for n := 0; n == 0 && t.Context().Err() == nil; {
+				var err error
+				n, err = q.B.RecvCQ.Poll(wc[:])
+				kit.OK(t, err, "CQ.Poll")
+			}
+			if i%2 == 0 {
+				kit.Destroy(t, q.B.QP.QP, "QP that has received a message")
+			} else {
+				q.B.To(ci.QPReset)
+			}
+			kit.Equal(t, "WC.Status of the message", wc[0].Status, ci.WCSuccess)
+			q.A.CQ.WaitOK(i)
+			kit.Destroy(t, q.A.QP.QP, "QP")
+			if i%2 == 1 {
+				kit.Destroy(t, q.B.QP.QP, "QP")
+			}
 		}
-		if i%2 == 0 {
-			kit.Destroy(t, q.B.QP.QP, "QP that has received a message")
-		} else {
-			q.B.To(ci.QPReset)
-		}
-		kit.Equal(t, "WC.Status of the message", wc[0].Status, ci.WCSuccess)
-		q.A.CQ.WaitOK(i)
-		kit.Destroy(t, q.A.QP.QP, "QP")
-		if i%2 == 1 {
-			kit.Destroy(t, q.B.QP.QP, "QP")
-		}
-	}
-}
+	}, ciTeardown02)
 
-var CITeardown03 = teardownCases.Must("CI-Teardown-03", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
-	"Completions in a CQ remain there when their QP is destroyed, and can be polled.")
-
-var _ = teardownCases.Add("teardown.qp.entries", "destroy a QP with unpolled completions", tearEntries, CITeardown03)
-
-func tearEntries(t *validate.T) {
+var _ = teardownCases.Add("teardown.qp.entries", "destroy a QP with unpolled completions", func(t *validate.T) {
 	p := kit.RC(t)
 	p.B.Recv(p.B.RecvWRs(5, 1)...)
 	p.A.Send(p.A.SendWRs(5)...)
@@ -292,18 +268,13 @@ func tearEntries(t *validate.T) {
 			"%v", wc.Context)
 	}
 	p.B.RecvCQ.Empty()
-}
+}, teardownCases.Must("CI-Teardown-03", "IBTA 11.2.5.4", "ci_destroy_qp (28)",
+	"Completions in a CQ remain there when their QP is destroyed, and can be polled."))
 
-var CITeardown08 = teardownCases.Must("CI-Teardown-08", "IBTA 11.2.5.4", "timewait argument of ci_destroy_qp (28)",
-	"The number of a destroyed QP is not used again before the time set with TimeWait has passed.")
-
-var _ = teardownCases.Case(validate.Case{
-	ID:         "teardown.qp.time-wait",
-	Title:      "quarantine of a QP number",
-	Feature:    validate.FeatureTeardown,
-	Run:        tearTimeWait,
-	Exhaustive: exhaustiveTime,
-}, CITeardown08)
+var _ = teardownCases.With(validate.Case{Exhaustive: exhaustiveTime}).Add("teardown.qp.time-wait",
+	"quarantine of a QP number", tearTimeWait,
+	teardownCases.Must("CI-Teardown-08", "IBTA 11.2.5.4", "timewait argument of ci_destroy_qp (28)",
+		"The number of a destroyed QP is not used again before the time set with TimeWait has passed."))
 
 func tearTimeWait(t *validate.T) {
 	ca := kit.Open(t)
@@ -353,12 +324,7 @@ func tearTimeWait(t *validate.T) {
 	}
 }
 
-var CITeardown09 = teardownCases.Must("CI-Teardown-09", "IBTA 10.2.3", "ci_create_qp (22)",
-	"All existing QPs have different numbers.")
-
-var _ = teardownCases.Add("teardown.qp.numbers", "many QPs at the same time", tearNumbers, CITeardown09, req.SAS0_05)
-
-func tearNumbers(t *validate.T) {
+var _ = teardownCases.Add("teardown.qp.numbers", "many QPs at the same time", func(t *validate.T) {
 	ca := kit.Open(t)
 	pd := ca.PD()
 	cq := ca.CQ(pd, 16)
@@ -370,14 +336,10 @@ func tearNumbers(t *validate.T) {
 			"2 to 0xfffffe: 24 bits, without QP0, QP1 and the multicast QP number", "%#x", n)
 		seen[n] = true
 	}
-}
+}, teardownCases.Must("CI-Teardown-09", "IBTA 10.2.3", "ci_create_qp (22)",
+	"All existing QPs have different numbers."), req.SAS0_05)
 
-var CITeardown04 = teardownCases.Must("CI-Teardown-04", "IBTA 10.8.2", "ci_post_send (55), ci_poll_cq (59)",
-	"When several goroutines post and poll at the same time, each accepted request completes exactly once.")
-
-var _ = teardownCases.Add("teardown.posters", "two goroutines post and three poll", tearPosters, CITeardown04)
-
-func tearPosters(t *validate.T) {
+var _ = teardownCases.Add("teardown.posters", "two goroutines post and three poll", func(t *validate.T) {
 	const posters, each = 2, 150
 	p := kit.RC(t, kit.Depth(posters*each))
 	p.B.Recv(p.B.RecvWRs(posters*each, 1)...)
@@ -389,20 +351,14 @@ func tearPosters(t *validate.T) {
 			for wc := make([]ci.WC, 4); !over(t, stop); runtime.Gosched() {
 				n, err := p.A.CQ.Poll(wc)
 				if err != nil {
-					t.Report(validate.Failure{
-						Where:    "CQ.Poll by one of three goroutines",
-						Expected: "success",
-						Got:      kit.Describe(err),
-					})
+					t.Report(validate.Failure{Where: "CQ.Poll by one of three goroutines", Expected: "success",
+						Got: kit.Describe(err)})
 					return
 				}
 				for _, w := range wc[:n] {
 					if w.ID < 1 || w.ID > posters*each || w.Status != ci.WCSuccess {
-						t.Report(validate.Failure{
-							Where:    "completion",
-							Expected: "success of a posted request",
-							Got:      kit.Completions([]ci.WC{w}),
-						})
+						t.Report(validate.Failure{Where: "completion", Expected: "success of a posted request",
+							Got: kit.Completions([]ci.WC{w})})
 						continue
 					}
 					seen[w.ID].Add(1)
@@ -423,11 +379,8 @@ func tearPosters(t *validate.T) {
 				}
 				wr := p.A.SendWR(uint64(g*each+i+1), 0, 1)
 				if n, err := p.A.PostSend([]ci.SendWR{wr}); n != 1 || err != nil {
-					t.Report(validate.Failure{
-						Where:    "QP.PostSend by one of two goroutines",
-						Expected: "1 request accepted",
-						Got:      fmt.Sprintf("%d accepted, %s", n, kit.Describe(err)),
-					})
+					t.Report(validate.Failure{Where: "QP.PostSend by one of two goroutines",
+						Expected: "1 request accepted", Got: fmt.Sprintf("%d accepted, %s", n, kit.Describe(err))})
 					return
 				}
 			}
@@ -459,7 +412,8 @@ wait:
 	kit.True(t, len(missing)+len(twice) == 0, "completions of requests posted by two goroutines and polled by three",
 		fmt.Sprintf("each of %d requests once", posters*each), "missing %v, more than once %v", missing, twice)
 	p.A.CQ.Empty()
-}
+}, teardownCases.Must("CI-Teardown-04", "IBTA 10.8.2", "ci_post_send (55), ci_poll_cq (59)",
+	"When several goroutines post and poll at the same time, each accepted request completes exactly once."))
 
 // leftover creates one object of a kind. status is the result of a verb with a handle of this kind that is not valid.
 type leftover struct {
@@ -517,12 +471,10 @@ func (l leftover) create(t *validate.T, s *claimStage) ci.Object {
 	return kit.Own(t, o, l.kind)
 }
 
-var CITeardown06 = teardownCases.Must("CI-Teardown-06", "CI context", "destroy verbs",
-	"Verbs on a destroyed object fail with its handle status, also after other objects were created, and do not "+
-		"affect those.")
-
 var _ = teardownCases.Add("teardown.stale", "verbs on destroyed objects after others were created", tearStale,
-	CITeardown06, req.SAS2_1_11)
+	teardownCases.Must("CI-Teardown-06", "CI context", "destroy verbs",
+		"Verbs on a destroyed object fail with its handle status, also after other objects were created, and do not "+
+			"affect those."), req.SAS2_1_11)
 
 func tearStale(t *validate.T) {
 	ca := kit.Open(t)
@@ -561,14 +513,11 @@ func handleOf(l leftover) []ci.Status {
 	return []ci.Status{l.status}
 }
 
-var CITeardown07 = teardownCases.Must("CI-Teardown-07", "CI context", "ci_close_ca (7)",
-	"CA.Destroy fails with ResourceBusy while any object exists. It succeeds when all are destroyed, even directly "+
-		"after their use.")
+var ciTeardown07 = teardownCases.Must("CI-Teardown-07", "CI context", "ci_close_ca (7)",
+	"CA.Destroy fails with ResourceBusy while any object exists. It succeeds when all are destroyed, even "+
+		"directly after their use.")
 
-var _ = teardownCases.Add("teardown.close.busy", "close a CA with one object of each kind", tearCloseBusy,
-	CITeardown07, req.SAS2_3_26)
-
-func tearCloseBusy(t *validate.T) {
+var _ = teardownCases.Add("teardown.close.busy", "close a CA with one object of each kind", func(t *validate.T) {
 	for _, l := range kit.Variants(t, "", claimed(t)) {
 		ca := kit.Open(t)
 		pd := ca.PD()
@@ -591,11 +540,9 @@ func tearCloseBusy(t *validate.T) {
 		}
 		kit.OK(t, ca.Destroy(), "CA.Destroy after the destroy of its last object: "+l.kind)
 	}
-}
+}, ciTeardown07, req.SAS2_3_26)
 
-var _ = teardownCases.Add("teardown.close.hot", "close a CA directly after traffic", tearCloseHot, CITeardown07)
-
-func tearCloseHot(t *validate.T) {
+var _ = teardownCases.Add("teardown.close.hot", "close a CA directly after traffic", func(t *validate.T) {
 	for range 3 {
 		p := kit.RC(t, kit.OwnPD)
 		p.B.Recv(p.B.RecvWRs(16, 64)...)
@@ -617,13 +564,13 @@ func tearCloseHot(t *validate.T) {
 			kit.OK(t, e.QP.CA.Destroy(), "CA.Destroy directly after traffic")
 		}
 	}
-}
+}, ciTeardown07)
 
-var CITeardown05 = teardownCases.Must("CI-Teardown-05", "SAS 0", "create and destroy verbs",
-	"Objects that are created and destroyed repeatedly leave nothing behind.")
-
-var _ = teardownCases.Needing(validate.Needs{Live: true}).Add("teardown.churn", "create, use and destroy repeatedly",
-	tearChurn, CITeardown05, req.SAS0_05, req.SAS2_3_27, req.SAS2_3_24)
+var _ = teardownCases.Needing(validate.Needs{Live: true}).Add("teardown.churn",
+	"create, use and destroy repeatedly", tearChurn,
+	teardownCases.Must("CI-Teardown-05", "SAS 0", "create and destroy verbs",
+		"Objects that are created and destroyed repeatedly leave nothing behind."), req.SAS0_05, req.SAS2_3_27,
+	req.SAS2_3_24)
 
 func tearChurn(t *validate.T) {
 	p := kit.RC(t)

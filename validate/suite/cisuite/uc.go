@@ -11,12 +11,10 @@ import (
 // ucCases are the cases of unreliable connections. (IBTA 9.8.2.)
 var ucCases = &validate.Area{Feature: validate.FeatureUC, Needs: validate.Needs{Caps: ci.CapUC}}
 
-var IBTA9_8_01 = ucCases.Must("IBTA-9.8-01", "IBTA 9.8.2", "SEND on UC",
+var ibta9_8_01 = ucCases.Must("IBTA-9.8-01", "IBTA 9.8.2", "SEND on UC",
 	"On a link without losses, a SEND on UC of any length arrives completely, with its length and immediate data.")
 
-var _ = ucCases.Add("uc.send.sizes", "messages of 0 bytes to 32 KiB", ucSizes, IBTA9_8_01)
-
-func ucSizes(t *validate.T) {
+var _ = ucCases.Add("uc.send.sizes", "messages of 0 bytes to 32 KiB", func(t *validate.T) {
 	const maxSize = 32 << 10
 	p := kit.UC(t, kit.Size(maxSize))
 	kit.Random(t, p.A.Buf.Bytes)
@@ -31,12 +29,11 @@ func ucSizes(t *validate.T) {
 			ci.WC{ID: id, Op: ci.WCRecv, Length: uint32(n), QPN: p.B.Num(), Context: p.B.QP.Events})
 		p.B.Buf.WantOnly(t, where, at, p.A.Buf.Bytes[maxSize-n:])
 	}
-}
+}, ibta9_8_01)
 
-var IBTA9_8_05 = ucCases.Must("IBTA-9.8-05", "IBTA 9.8.2", "ordering",
-	"UC messages arrive in the order of their posts.")
-
-var _ = ucCases.Add("uc.send.order", "16 messages in order", ucOrder, IBTA9_8_05, IBTA9_8_01)
+var _ = ucCases.Add("uc.send.order", "16 messages in order", ucOrder,
+	ucCases.Must("IBTA-9.8-05", "IBTA 9.8.2", "ordering", "UC messages arrive in the order of their posts."),
+	ibta9_8_01)
 
 func ucOrder(t *validate.T) {
 	const n, size = 16, 64
@@ -51,9 +48,7 @@ func ucOrder(t *validate.T) {
 	kit.SameBytes(t, "UC messages", p.B.Buf.Bytes[:n*size], msgs)
 }
 
-var _ = ucCases.Add("uc.send.immediate", "immediate data", ucImmediate, IBTA9_8_01, CIPostSend02)
-
-func ucImmediate(t *validate.T) {
+var _ = ucCases.Add("uc.send.immediate", "immediate data", func(t *validate.T) {
 	p := kit.UC(t)
 	for i, n := range kit.Variants(t, "bytes", []int{0, 50, p.A.PathMTU() + 1}) {
 		w := p.A.SendWR(uint64(i), 0, n)
@@ -66,14 +61,12 @@ func ucImmediate(t *validate.T) {
 			ci.WC{ID: uint64(i), Op: ci.WCRecv, Length: uint32(n), QPN: p.B.Num(),
 				Context: p.B.QP.Events, Flags: ci.WCImmediate, Imm: w.Imm})
 	}
-}
+}, ibta9_8_01, ciPostSend02)
 
-var IBTA9_8_02 = ucCases.Must("IBTA-9.8-02", "IBTA 9.8.2", "RDMA WRITE on UC",
+var ibta9_8_02 = ucCases.Must("IBTA-9.8-02", "IBTA 9.8.2", "RDMA WRITE on UC",
 	"On a link without losses, an RDMA WRITE on UC writes its bytes. With immediate data it uses one receive.")
 
-var _ = ucCases.Add("uc.write.sizes", "writes of 0 bytes to 32 KiB", ucWriteSizes, IBTA9_8_02)
-
-func ucWriteSizes(t *validate.T) {
+var _ = ucCases.Add("uc.write.sizes", "writes of 0 bytes to 32 KiB", func(t *validate.T) {
 	const maxSize = 32 << 10
 	p := kit.UC(t, kit.Size(maxSize))
 	kit.Random(t, p.A.Buf.Bytes)
@@ -85,9 +78,9 @@ func ucWriteSizes(t *validate.T) {
 		settle(p)
 		p.B.Buf.WantOnly(t, fmt.Sprintf("target of a UC write of %d bytes", n), at, p.A.Buf.Bytes[maxSize-n:])
 	}
-}
+}, ibta9_8_02)
 
-var _ = ucCases.Add("uc.write.immediate", "a write with immediate data", ucWriteImmediate, IBTA9_8_02)
+var _ = ucCases.Add("uc.write.immediate", "a write with immediate data", ucWriteImmediate, ibta9_8_02)
 
 func ucWriteImmediate(t *validate.T) {
 	p := kit.UC(t)
@@ -107,13 +100,11 @@ func ucWriteImmediate(t *validate.T) {
 	}
 }
 
-var IBTA9_8_03 = ucCases.Must("IBTA-9.8-03", "IBTA 9.8.2.2", "UC responder",
+var ibta9_8_03 = ucCases.Must("IBTA-9.8-03", "IBTA 9.8.2.2", "UC responder",
 	"A UC message that the responder cannot accept is dropped. The sender's request completes with success, and "+
 		"the connection still works.")
 
-var _ = ucCases.Add("uc.drop.bad-key", "a write with a key that does not exist", ucBadKey, IBTA9_8_03)
-
-func ucBadKey(t *validate.T) {
+var _ = ucCases.Add("uc.drop.bad-key", "a write with a key that does not exist", func(t *validate.T) {
 	p := kit.UC(t)
 	p.B.Buf.Blank()
 	w := p.A.RDMA(ci.OpWrite, 1, 0, 3*p.A.PathMTU(), p.B, 0)
@@ -125,11 +116,9 @@ func ucBadKey(t *validate.T) {
 	p.A.WantState(ci.QPRTS)
 	p.B.WantState(ci.QPRTS)
 	p.A.Exchange(p.B, 100)
-}
+}, ibta9_8_03)
 
-var _ = ucCases.Add("uc.drop.qp-right", "a write to a QP that does not grant it", ucNoRight, IBTA9_8_03, CIRights02)
-
-func ucNoRight(t *validate.T) {
+var _ = ucCases.Add("uc.drop.qp-right", "a write to a QP that does not grant it", func(t *validate.T) {
 	p := kit.UC(t, kit.With(func(c *kit.Config) { c.Access, c.BufAccess = ci.RemoteRead, kit.AllAccess }))
 	p.B.Buf.Blank()
 	p.A.Send(p.A.RDMA(ci.OpWrite, 1, 0, 3*p.A.PathMTU(), p.B, 0), p.A.RDMA(ci.OpWrite, 2, 0, 64, p.B, 0))
@@ -138,15 +127,9 @@ func ucNoRight(t *validate.T) {
 	p.B.Buf.WantOnly(t, "target of UC writes that the QP does not grant", 0, nil)
 	p.B.WantState(ci.QPRTS)
 	p.A.Exchange(p.B, 100)
-}
+}, ibta9_8_03, ciRights02)
 
-var IBTA9_8_04 = ucCases.Must("IBTA-9.8-04", "IBTA 9.8.2.2", "UC responder",
-	"The next UC message uses the receive that a dropped message would have used.")
-
-var _ = ucCases.Add("uc.drop.keeps-receive", "a dropped write with immediate data, then a send", ucKeepsReceive,
-	IBTA9_8_04)
-
-func ucKeepsReceive(t *validate.T) {
+var _ = ucCases.Add("uc.drop.keeps-receive", "a dropped write with immediate data, then a send", func(t *validate.T) {
 	p := kit.UC(t)
 	kit.Random(t, p.A.Buf.Bytes[:64])
 	p.B.Recv(p.B.RecvWR(1, 1000, 64), p.B.RecvWR(2, 2000, 64))
@@ -162,11 +145,10 @@ func ucKeepsReceive(t *validate.T) {
 	p.A.Send(p.A.SendWR(3, 0, 1))
 	p.A.CQ.WaitOK(3)
 	p.B.RecvCQ.WaitOK(2)
-}
+}, ucCases.Must("IBTA-9.8-04", "IBTA 9.8.2.2", "UC responder",
+	"The next UC message uses the receive that a dropped message would have used."))
 
-var _ = ucCases.Add("uc.drop.no-receive", "a send without a receive", ucNoReceive, IBTA9_8_03)
-
-func ucNoReceive(t *validate.T) {
+var _ = ucCases.Add("uc.drop.no-receive", "a send without a receive", func(t *validate.T) {
 	p := kit.UC(t)
 	setWord(p.A.Buf, 0, 0x600d)
 	p.A.Send(p.A.SendWR(1, 100, 2*p.A.PathMTU()), p.A.RDMA(ci.OpWrite, 2, 0, 8, p.B, 64))
@@ -177,18 +159,16 @@ func ucNoReceive(t *validate.T) {
 	p.A.CQ.WaitOK(3)
 	kit.Equal(t, "Length of the first receive, posted after a message was dropped", p.B.RecvCQ.WaitOK(1)[0].Length, 7)
 	p.B.WantState(ci.QPRTS)
-}
+}, ibta9_8_03)
 
-var _ = ucCases.Add("uc.drop.too-long", "a send longer than the receive", ucTooLong, IBTA9_8_03)
-
-func ucTooLong(t *validate.T) {
+var _ = ucCases.Add("uc.drop.too-long", "a send longer than the receive", func(t *validate.T) {
 	p := kit.UC(t)
 	p.B.Recv(p.B.RecvWR(1, 0, 16), p.B.RecvWR(2, 100, 16))
 	p.A.Send(p.A.SendWR(1, 0, 64), p.A.SendWR(2, 0, 9))
 	p.A.CQ.WaitOK(1, 2)
 	p.A.WantState(ci.QPRTS)
 	tooShort(t, p, 9)
-}
+}, ibta9_8_03)
 
 // tooShort checks the result of a UD or UC message that is longer than the first of two receives, followed by one that
 // fits and arrives with length n. The long message must be dropped, or complete the first receive with a length error.

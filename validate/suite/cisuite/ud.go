@@ -15,13 +15,11 @@ const grhLen = 40
 // udCases are the cases of datagrams and of the address vectors that they use. (IBTA 9.8.3, 10.2.2, 11.2.2.)
 var udCases = &validate.Area{Feature: validate.FeatureUD, Needs: validate.Needs{Caps: ci.CapUD | ci.CapAV}}
 
-var IBTA9_8_10 = udCases.Must("IBTA-9.8-10", "IBTA 9.8.3", "UD SEND",
-	"A datagram of any length from 0 to the MTU arrives completely after the first 40 bytes of the receive buffer. "+
-		"Its length includes them.")
+var ibta9_8_10 = udCases.Must("IBTA-9.8-10", "IBTA 9.8.3", "UD SEND",
+	"A datagram of any length from 0 to the MTU arrives completely after the first 40 bytes of the receive "+
+		"buffer. Its length includes them.")
 
-var _ = udCases.Add("ud.sizes", "datagrams of 0 bytes to the MTU", udSizes, IBTA9_8_10)
-
-func udSizes(t *validate.T) {
+var _ = udCases.Add("ud.sizes", "datagrams of 0 bytes to the MTU", func(t *validate.T) {
 	p := kit.UD(t)
 	mtu := p.A.QP.CA.MTU().Bytes()
 	kit.Random(t, p.A.Buf.Bytes[:mtu])
@@ -38,24 +36,22 @@ func udSizes(t *validate.T) {
 		}
 		p.B.Buf.WantOnly(t, where, at+grhLen, p.A.Buf.Bytes[:n])
 	}
-}
+}, ibta9_8_10)
 
-var _ = udCases.Add("ud.scatter", "a datagram into segments that end inside the header and the payload", udScatter,
-	IBTA9_8_10, CIPostRecv01)
-
-func udScatter(t *validate.T) {
-	p := kit.UD(t)
-	if p.B.Config.Caps.RecvSGE < 3 {
-		t.Skip("RecvSGE is less than 3")
-	}
-	kit.Random(t, p.A.Buf.Bytes[:300])
-	p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{p.B.Buf.SGE(0, 13), p.B.Buf.SGE(1000, 100), p.B.Buf.SGE(2000, 400)}})
-	p.A.Send(p.A.SendWR(1, 0, 300))
-	p.A.CQ.WaitOK(1)
-	kit.Equal(t, "Length", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+300)
-	kit.SameBytes(t, "payload in the second segment", p.B.Buf.Bytes[1000+27:1100], p.A.Buf.Bytes[:73])
-	kit.SameBytes(t, "payload in the third segment", p.B.Buf.Bytes[2000:2000+227], p.A.Buf.Bytes[73:300])
-}
+var _ = udCases.Add("ud.scatter",
+	"a datagram into segments that end inside the header and the payload", func(t *validate.T) {
+		p := kit.UD(t)
+		if p.B.Config.Caps.RecvSGE < 3 {
+			t.Skip("RecvSGE is less than 3")
+		}
+		kit.Random(t, p.A.Buf.Bytes[:300])
+		p.B.Recv(ci.RecvWR{ID: 1, SGL: []ci.SGE{p.B.Buf.SGE(0, 13), p.B.Buf.SGE(1000, 100), p.B.Buf.SGE(2000, 400)}})
+		p.A.Send(p.A.SendWR(1, 0, 300))
+		p.A.CQ.WaitOK(1)
+		kit.Equal(t, "Length", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+300)
+		kit.SameBytes(t, "payload in the second segment", p.B.Buf.Bytes[1000+27:1100], p.A.Buf.Bytes[:73])
+		kit.SameBytes(t, "payload in the third segment", p.B.Buf.Bytes[2000:2000+227], p.A.Buf.Bytes[73:300])
+	}, ibta9_8_10, ciPostRecv01)
 
 // global makes A's destination one with a routing header, which is optional on InfiniBand and always present on
 // Ethernet. It returns the source and destination GIDs.
@@ -70,13 +66,11 @@ func global(t *validate.T, p *kit.Pair) (src, dst ci.GID) {
 	return a.Port.GIDs[attr.GRH.SGIDIndex].GID, attr.GRH.DGID
 }
 
-var IBTA9_8_11 = udCases.Must("IBTA-9.8-11", "IBTA 11.4.2.1", "IB_RECV_OPT_GRH_VALID",
-	"WCGRH is set exactly if the first 40 bytes hold the routing header, or on RoCEv2 over IPv4 bytes 20 to 39 the "+
-		"IP header. The header has the source and destination addresses.")
+var ibta9_8_11 = udCases.Must("IBTA-9.8-11", "IBTA 11.4.2.1", "IB_RECV_OPT_GRH_VALID",
+	"WCGRH is set exactly if the first 40 bytes hold the routing header, or on RoCEv2 over IPv4 bytes 20 to 39 "+
+		"the IP header. The header has the source and destination addresses.")
 
-var _ = udCases.Add("ud.grh", "the header before the payload", udGRH, IBTA9_8_11)
-
-func udGRH(t *validate.T) {
+var _ = udCases.Add("ud.grh", "the header before the payload", func(t *validate.T) {
 	p := kit.UD(t)
 	src, dst := global(t, p)
 	p.B.Recv(p.B.RecvWR(1, 0, 100))
@@ -95,29 +89,27 @@ func udGRH(t *validate.T) {
 	kit.Equal(t, "version of the routing header", h[0]>>4, 6)
 	kit.SameBytes(t, "source in the routing header", h[8:24], src[:])
 	kit.SameBytes(t, "destination in the routing header", h[24:40], dst[:])
-}
+}, ibta9_8_11)
 
-var _ = udCases.Add("ud.grh-local", "no header on a local InfiniBand path, always a header on Ethernet", udGRHLocal,
-	IBTA9_8_11)
+var _ = udCases.Add("ud.grh-local",
+	"no header on a local InfiniBand path, always a header on Ethernet", func(t *validate.T) {
+		p := kit.UD(t)
+		p.B.Recv(p.B.RecvWR(1, 0, 100))
+		p.A.Send(p.A.SendWR(1, 200, 60))
+		p.A.CQ.WaitOK(1)
+		wc := p.B.RecvCQ.WaitOK(1)[0]
+		if p.A.QP.CA.AddressOf(p.B.QP.CA).Global {
+			kit.Equal(t, "Flags of a datagram on Ethernet", wc.Flags&ci.WCGRH, ci.WCGRH)
+		} else {
+			kit.Equal(t, "Flags of a datagram without a routing header", wc.Flags&ci.WCGRH, 0)
+		}
+		kit.Equal(t, "Length", wc.Length, 100)
+	}, ibta9_8_11)
 
-func udGRHLocal(t *validate.T) {
-	p := kit.UD(t)
-	p.B.Recv(p.B.RecvWR(1, 0, 100))
-	p.A.Send(p.A.SendWR(1, 200, 60))
-	p.A.CQ.WaitOK(1)
-	wc := p.B.RecvCQ.WaitOK(1)[0]
-	if p.A.QP.CA.AddressOf(p.B.QP.CA).Global {
-		kit.Equal(t, "Flags of a datagram on Ethernet", wc.Flags&ci.WCGRH, ci.WCGRH)
-	} else {
-		kit.Equal(t, "Flags of a datagram without a routing header", wc.Flags&ci.WCGRH, 0)
-	}
-	kit.Equal(t, "Length", wc.Length, 100)
-}
-
-var IBTA9_8_12 = udCases.Must("IBTA-9.8-12", "IBTA 11.4.2.1", "ci_poll_cq (59)",
+var ibta9_8_12 = udCases.Must("IBTA-9.8-12", "IBTA 11.4.2.1", "ci_poll_cq (59)",
 	"The completion of a datagram has the sender's QP number and, on InfiniBand, its LID and service level.")
 
-var _ = udCases.Add("ud.wc", "all fields of a datagram's completion", udWC, IBTA9_8_12, req.SAS2_3_23)
+var _ = udCases.Add("ud.wc", "all fields of a datagram's completion", udWC, ibta9_8_12, req.SAS2_3_23)
 
 func udWC(t *validate.T) {
 	ctx := new(string)
@@ -143,12 +135,7 @@ func udWC(t *validate.T) {
 	}
 }
 
-var IBTA9_8_18 = udCases.Must("IBTA-9.8-18", "IBTA 9.8.3", "UD immediate",
-	"A datagram can have immediate data.")
-
-var _ = udCases.Add("ud.immediate", "immediate data", udImmediate, IBTA9_8_18)
-
-func udImmediate(t *validate.T) {
+var _ = udCases.Add("ud.immediate", "immediate data", func(t *validate.T) {
 	p := kit.UD(t)
 	for i, n := range kit.Variants(t, "bytes", []int{0, 60}) {
 		w := p.A.SendWR(1, 0, n)
@@ -162,22 +149,20 @@ func udImmediate(t *validate.T) {
 		kit.Equal(t, "Imm", fmt.Sprintf("%08x", wc.Imm), fmt.Sprintf("%08x", w.Imm))
 		kit.Equal(t, "Length", wc.Length, uint32(grhLen+n))
 	}
-}
+}, udCases.Must("IBTA-9.8-18", "IBTA 9.8.3", "UD immediate", "A datagram can have immediate data."))
 
 var _ = udCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV, Attr: inline16}).Add("ud.inline",
-	"a datagram sent inline", udInline, CIInline01, IBTA9_8_10)
-
-func udInline(t *validate.T) {
-	p := kit.UD(t, kit.Inline(16))
-	data := kit.Random(t, make([]byte, 16))
-	sent := append([]byte(nil), data...)
-	p.B.Recv(p.B.RecvWR(1, 0, 100))
-	p.A.Send(ci.SendWR{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: data, To: p.A.Dest})
-	clear(data)
-	p.A.CQ.WaitOK(1)
-	p.B.RecvCQ.WaitOK(1)
-	kit.SameBytes(t, "inline datagram", p.B.Buf.Bytes[grhLen:grhLen+16], sent)
-}
+	"a datagram sent inline", func(t *validate.T) {
+		p := kit.UD(t, kit.Inline(16))
+		data := kit.Random(t, make([]byte, 16))
+		sent := append([]byte(nil), data...)
+		p.B.Recv(p.B.RecvWR(1, 0, 100))
+		p.A.Send(ci.SendWR{ID: 1, Op: ci.OpSend, Flags: ci.SendSignaled, Inline: data, To: p.A.Dest})
+		clear(data)
+		p.A.CQ.WaitOK(1)
+		p.B.RecvCQ.WaitOK(1)
+		kit.SameBytes(t, "inline datagram", p.B.Buf.Bytes[grhLen:grhLen+16], sent)
+	}, ciInline01, ibta9_8_10)
 
 // dropped sends a datagram that B must drop, and one that B must accept, which must arrive in the first receive.
 func dropped(t *validate.T, p *kit.Pair, what string, bad ci.SendWR) {
@@ -196,85 +181,70 @@ func dropped(t *validate.T, p *kit.Pair, what string, bad ci.SendWR) {
 	p.B.WantState(ci.QPRTS)
 }
 
-var _ = udCases.Add("ud.batch", "a list of as many datagrams as the queue holds, of many sizes, to two QPs in turn",
-	udBatch, IBTA9_8_10)
-
-func udBatch(t *validate.T) {
-	const room = 256
-	n := min(600, t.Attr().MaxWRs, t.Attr().MaxCQEs/2)
-	p := kit.UD(t, kit.Depth(n), kit.Size(2*n*room))
-	q := p.More(false)
-	kit.Random(t, p.A.Buf.Bytes)
-	size := func(i int) int { return (i*37+11)%200 + 1 }
-	to := func(i int) *kit.End { return []*kit.End{p.B, q.B}[i/3%2] }
-	var wrs []ci.SendWR
-	var ids []uint64
-	recvs, want := map[*kit.End][]ci.RecvWR{}, map[*kit.End][]uint64{}
-	for i := range n {
-		id := uint64(i + 1)
-		w := p.A.SendWR(id, i*room, size(i))
-		w.To.QPN = to(i).Num()
-		wrs, ids = append(wrs, w), append(ids, id)
-		e := to(i)
-		recvs[e], want[e] = append(recvs[e], e.RecvWR(id, i*room, room)), append(want[e], id)
-	}
-	for e, list := range recvs {
-		e.Recv(list...)
-	}
-	p.A.Send(wrs...)
-	p.A.CQ.WaitOK(ids...)
-	for _, e := range []*kit.End{p.B, q.B} {
-		for k, wc := range e.RecvCQ.WaitOK(want[e]...) {
-			i := int(want[e][k]) - 1
-			what := fmt.Sprintf("datagram %d of %d", i+1, n)
-			kit.Equal(t, "Length of "+what, wc.Length, uint32(grhLen+size(i)))
-			kit.SameBytes(t, what, e.Buf.Bytes[i*room+grhLen:][:size(i)], p.A.Buf.Bytes[i*room:][:size(i)])
+var _ = udCases.Add("ud.batch",
+	"a list of as many datagrams as the queue holds, of many sizes, to two QPs in turn", func(t *validate.T) {
+		const room = 256
+		n := min(600, t.Attr().MaxWRs, t.Attr().MaxCQEs/2)
+		p := kit.UD(t, kit.Depth(n), kit.Size(2*n*room))
+		q := p.More(false)
+		kit.Random(t, p.A.Buf.Bytes)
+		size := func(i int) int { return (i*37+11)%200 + 1 }
+		to := func(i int) *kit.End { return []*kit.End{p.B, q.B}[i/3%2] }
+		var wrs []ci.SendWR
+		var ids []uint64
+		recvs, want := map[*kit.End][]ci.RecvWR{}, map[*kit.End][]uint64{}
+		for i := range n {
+			id := uint64(i + 1)
+			w := p.A.SendWR(id, i*room, size(i))
+			w.To.QPN = to(i).Num()
+			wrs, ids = append(wrs, w), append(ids, id)
+			e := to(i)
+			recvs[e], want[e] = append(recvs[e], e.RecvWR(id, i*room, room)), append(want[e], id)
 		}
-	}
-}
+		for e, list := range recvs {
+			e.Recv(list...)
+		}
+		p.A.Send(wrs...)
+		p.A.CQ.WaitOK(ids...)
+		for _, e := range []*kit.End{p.B, q.B} {
+			for k, wc := range e.RecvCQ.WaitOK(want[e]...) {
+				i := int(want[e][k]) - 1
+				what := fmt.Sprintf("datagram %d of %d", i+1, n)
+				kit.Equal(t, "Length of "+what, wc.Length, uint32(grhLen+size(i)))
+				kit.SameBytes(t, what, e.Buf.Bytes[i*room+grhLen:][:size(i)], p.A.Buf.Bytes[i*room:][:size(i)])
+			}
+		}
+	}, ibta9_8_10)
 
-var IBTA9_8_13 = udCases.Must("IBTA-9.8-13", "IBTA 10.2.5", "Q_Key",
-	"A datagram whose Q_Key is not that of the receiving QP is dropped and uses no receive. The sender's request "+
-		"completes with success.")
-
-var _ = udCases.Add("ud.qkey.mismatch", "a wrong Q_Key", udQKeyMismatch, IBTA9_8_13)
-
-func udQKeyMismatch(t *validate.T) {
+var _ = udCases.Add("ud.qkey.mismatch", "a wrong Q_Key", func(t *validate.T) {
 	p := kit.UD(t)
 	for _, bits := range kit.Variants(t, "bits", []ci.QKey{1, 0x40000000, 0x7fffffff}) {
 		bad := p.A.SendWR(1, 0, 50)
 		bad.To.QKey ^= bits
 		dropped(t, p, fmt.Sprintf("a Q_Key with wrong bits %#x", uint32(bits)), bad)
 	}
-}
-
-var IBTA9_8_15 = udCases.Must("IBTA-9.8-15", "IBTA 9.8.3", "Q_Key counter",
-	"With CapQKeyCounter, a datagram with a wrong Q_Key increments the counter of the port.")
+}, udCases.Must("IBTA-9.8-13", "IBTA 10.2.5", "Q_Key",
+	"A datagram whose Q_Key is not that of the receiving QP is dropped and uses no receive. The sender's request "+
+		"completes with success."))
 
 var _ = udCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapQKeyCounter}).Add("ud.qkey.counter",
-	"the port's Q_Key violation counter", udQKeyCounter, IBTA9_8_15)
+	"the port's Q_Key violation counter", func(t *validate.T) {
+		p := kit.UD(t)
+		b := p.B.QP.CA
+		count := func() uint16 {
+			a, err := b.Query()
+			kit.OK(t, err, "CA.Query")
+			return a.Ports[b.Port.Num-1].QKeyErrors
+		}
+		before := count()
+		bad := p.A.SendWR(1, 0, 50)
+		bad.To.QKey ^= 0x1000
+		dropped(t, p, "a wrong Q_Key", bad)
+		kit.Equal(t, "PortAttr.QKeyErrors after one datagram with a wrong Q_Key", count(), before+1)
+	}, udCases.Must("IBTA-9.8-15", "IBTA 9.8.3", "Q_Key counter",
+		"With CapQKeyCounter, a datagram with a wrong Q_Key increments the counter of the port."))
 
-func udQKeyCounter(t *validate.T) {
-	p := kit.UD(t)
-	b := p.B.QP.CA
-	count := func() uint16 {
-		a, err := b.Query()
-		kit.OK(t, err, "CA.Query")
-		return a.Ports[b.Port.Num-1].QKeyErrors
-	}
-	before := count()
-	bad := p.A.SendWR(1, 0, 50)
-	bad.To.QKey ^= 0x1000
-	dropped(t, p, "a wrong Q_Key", bad)
-	kit.Equal(t, "PortAttr.QKeyErrors after one datagram with a wrong Q_Key", count(), before+1)
-}
-
-var IBTA9_8_14 = udCases.Must("IBTA-9.8-14", "IBTA 10.2.5", "Q_Key; D-64",
-	"If the Q_Key of a request has the high bit set, the Q_Key of the sending QP is used.")
-
-var _ = udCases.Add("ud.qkey.privileged", "a Q_Key with the high bit set", udQKeyPrivileged, IBTA9_8_14)
-
-func udQKeyPrivileged(t *validate.T) {
+var _ = udCases.Add("ud.qkey.privileged", "a Q_Key with the high bit set", func(t *validate.T) {
 	p := kit.UD(t, kit.QKey(0x0badcafe))
 	w := p.A.SendWR(1, 0, 20)
 	w.To.QKey = 0x80000000 | 0x1234 // not B's Q_Key; the sending QP's own is used, which is B's
@@ -297,14 +267,10 @@ func udQKeyPrivileged(t *validate.T) {
 	q.A.CQ.WaitOK(2)
 	kit.Equal(t, "Length of the first received datagram, that of a QP with the receiver's Q_Key",
 		q.B.RecvCQ.WaitOK(1)[0].Length, grhLen+3)
-}
+}, udCases.Must("IBTA-9.8-14", "IBTA 10.2.5", "Q_Key; D-64",
+	"If the Q_Key of a request has the high bit set, the Q_Key of the sending QP is used."))
 
-var IBTA9_8_16 = udCases.Must("IBTA-9.8-16", "IBTA 9.8.3", "UD length",
-	"A datagram longer than the MTU completes with a local length error or is rejected by PostSend, and is not sent.")
-
-var _ = udCases.Add("ud.too-long", "a datagram of MTU+1 bytes", udTooLong, IBTA9_8_16)
-
-func udTooLong(t *validate.T) {
+var _ = udCases.Add("ud.too-long", "a datagram of MTU+1 bytes", func(t *validate.T) {
 	p := kit.UD(t)
 	mtu := p.A.QP.CA.MTU().Bytes()
 	p.B.Recv(p.B.RecvWR(1, 0, grhLen+2*mtu))
@@ -321,15 +287,15 @@ func udTooLong(t *validate.T) {
 	p.A.Send(p.A.SendWR(2, 0, 6))
 	p.A.CQ.WaitOK(2)
 	kit.Equal(t, "Length of the first received datagram", p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+6)
-}
+}, udCases.Must("IBTA-9.8-16", "IBTA 9.8.3", "UD length",
+	"A datagram longer than the MTU completes with a local length error or is rejected by PostSend, and is not "+
+		"sent."))
 
-var IBTA9_8_17 = udCases.Must("IBTA-9.8-17", "IBTA 9.8.3", "UD responder",
+var ibta9_8_17 = udCases.Must("IBTA-9.8-17", "IBTA 9.8.3", "UD responder",
 	"A datagram without a receive, with too short a receive, or to a QP that does not exist is dropped. The "+
 		"sender's request completes with success, and both QPs still work.")
 
-var _ = udCases.Add("ud.drop.short-receive", "a datagram longer than its receive", udShort, IBTA9_8_17)
-
-func udShort(t *validate.T) {
+var _ = udCases.Add("ud.drop.short-receive", "a datagram longer than its receive", func(t *validate.T) {
 	p := kit.UD(t)
 	p.B.Buf.Blank()
 	p.B.Recv(p.B.RecvWR(1, 0, grhLen+10), p.B.RecvWR(2, 200, 100))
@@ -340,11 +306,9 @@ func udShort(t *validate.T) {
 	for i, c := range p.B.Buf.Bytes[grhLen+10 : 200] {
 		kit.Equal(t, fmt.Sprintf("byte %d after a receive that is too short", i), c, 0xee)
 	}
-}
+}, ibta9_8_17)
 
-var _ = udCases.Add("ud.drop.no-receive", "a datagram without a receive", udNoReceive, IBTA9_8_17)
-
-func udNoReceive(t *validate.T) {
+var _ = udCases.Add("ud.drop.no-receive", "a datagram without a receive", func(t *validate.T) {
 	p := kit.UD(t)
 	q := p.More(false) // on the same adapter, so that a datagram that it receives has arrived after the dropped one
 	kit.Random(t, p.A.Buf.Bytes[:100])
@@ -362,11 +326,9 @@ func udNoReceive(t *validate.T) {
 	kit.Equal(t, "Length of the first received datagram, sent after one was dropped", p.B.RecvCQ.WaitOK(3)[0].Length,
 		grhLen+5)
 	p.B.WantState(ci.QPRTS)
-}
+}, ibta9_8_17)
 
-var _ = udCases.Add("ud.drop.no-qp", "a datagram to a QP that does not exist", udNoQP, IBTA9_8_17)
-
-func udNoQP(t *validate.T) {
+var _ = udCases.Add("ud.drop.no-qp", "a datagram to a QP that does not exist", func(t *validate.T) {
 	p := kit.UD(t)
 	q := p.More(false)
 	old := q.B.Num()
@@ -374,11 +336,9 @@ func udNoQP(t *validate.T) {
 	bad := p.A.SendWR(1, 0, 50)
 	bad.To.QPN = old
 	dropped(t, p, "the number of a destroyed QP", bad)
-}
+}, ibta9_8_17)
 
-var _ = udCases.Add("ud.two-peers", "one QP exchanges datagrams with two others in turn", udTwoPeers, IBTA9_8_12)
-
-func udTwoPeers(t *validate.T) {
+var _ = udCases.Add("ud.two-peers", "one QP exchanges datagrams with two others in turn", func(t *validate.T) {
 	p := kit.UD(t)
 	q := p.More(false)
 	for i := range 8 {
@@ -399,14 +359,9 @@ func udTwoPeers(t *validate.T) {
 		to.CQ.WaitOK(uint64(i))
 		kit.Equal(t, "SrcQP of the answer", p.A.RecvCQ.WaitOK(uint64(i))[0].SrcQP, to.Num())
 	}
-}
+}, ibta9_8_12)
 
-var CIModifyAV01 = udCases.Must("CI-ModifyAV-01", "IBTA 11.2.2", "ci_modify_av (16)",
-	"Datagrams posted after AV.Modify go to the new address, and Query returns it.")
-
-var _ = udCases.Add("ud.av.modify", "send after AV.Modify", udAVModify, CIModifyAV01)
-
-func udAVModify(t *validate.T) {
+var _ = udCases.Add("ud.av.modify", "send after AV.Modify", func(t *validate.T) {
 	p := kit.UD(t)
 	a, b := p.A.QP.CA, p.B.QP.CA
 	self, peer := a.AddressOf(a), a.AddressOf(b)
@@ -433,51 +388,42 @@ func udAVModify(t *validate.T) {
 	p.A.Send(w)
 	p.A.CQ.WaitOK(1)
 	kit.Equal(t, "Length of the datagram at this HCA", own.RecvCQ.WaitOK(1)[0].Length, grhLen+17)
-}
+}, udCases.Must("CI-ModifyAV-01", "IBTA 11.2.2", "ci_modify_av (16)",
+	"Datagrams posted after AV.Modify go to the new address, and Query returns it."))
 
-var CIPostSend07 = udCases.Must("CI-PostSend-07", "IBTA 11.4.1.1", "ci_post_send (55), address handle",
-	"PostSend of a datagram without an address vector, or with a destroyed one or one of another HCA, fails with "+
-		"InvalidAVHandle and does not post it.")
+var _ = udCases.Add("ud.av.gone",
+	"send with no AV, with a destroyed one, and with one of another HCA", func(t *validate.T) {
+		p := kit.UD(t)
+		av, err := p.A.PD.CreateAV(p.A.QP.CA.AddressOf(p.B.QP.CA))
+		kit.OK(t, err, "PD.CreateAV")
+		kit.Own(t, av, "AV")
+		kit.Destroy(t, av, "AV")
+		type bad struct {
+			what string
+			av   ci.AV
+		}
+		list := []bad{{"no AV", nil}, {"a destroyed AV", av}}
+		if len(t.HCAs()) > 1 {
+			list = append(list, bad{"an AV of another HCA", p.B.AV})
+		}
+		for _, x := range list {
+			wrs := []ci.SendWR{p.A.SendWR(1, 0, 7), p.A.SendWR(2, 0, 8), p.A.SendWR(3, 0, 9)}
+			wrs[1].To.AV = x.av
+			p.B.Recv(p.B.RecvWR(1, 0, 100), p.B.RecvWR(2, 0, 100))
+			n, err := p.A.PostSend(wrs)
+			kit.WantTaken(t, "QP.PostSend of 3 datagrams, the second with "+x.what, n, err, 1, ci.InvalidAVHandle)
+			p.A.CQ.WaitOK(1)
+			p.A.Send(p.A.SendWR(4, 0, 1))
+			p.A.CQ.WaitOK(4)
+			wcs := p.B.RecvCQ.WaitOK(1, 2)
+			kit.Equal(t, "Length of the datagram before the rejected one", wcs[0].Length, grhLen+7)
+			kit.Equal(t, "Length of the datagram posted afterwards", wcs[1].Length, grhLen+1)
+		}
+	}, udCases.Must("CI-PostSend-07", "IBTA 11.4.1.1", "ci_post_send (55), address handle",
+		"PostSend of a datagram without an address vector, or with a destroyed one or one of another HCA, fails with "+
+			"InvalidAVHandle and does not post it."), req.SAS2_1_23)
 
-var _ = udCases.Add("ud.av.gone", "send with no AV, with a destroyed one, and with one of another HCA", udAVInvalid,
-	CIPostSend07, req.SAS2_1_23)
-
-func udAVInvalid(t *validate.T) {
-	p := kit.UD(t)
-	av, err := p.A.PD.CreateAV(p.A.QP.CA.AddressOf(p.B.QP.CA))
-	kit.OK(t, err, "PD.CreateAV")
-	kit.Own(t, av, "AV")
-	kit.Destroy(t, av, "AV")
-	type bad struct {
-		what string
-		av   ci.AV
-	}
-	list := []bad{{"no AV", nil}, {"a destroyed AV", av}}
-	if len(t.HCAs()) > 1 {
-		list = append(list, bad{"an AV of another HCA", p.B.AV})
-	}
-	for _, x := range list {
-		wrs := []ci.SendWR{p.A.SendWR(1, 0, 7), p.A.SendWR(2, 0, 8), p.A.SendWR(3, 0, 9)}
-		wrs[1].To.AV = x.av
-		p.B.Recv(p.B.RecvWR(1, 0, 100), p.B.RecvWR(2, 0, 100))
-		n, err := p.A.PostSend(wrs)
-		kit.WantTaken(t, "QP.PostSend of 3 datagrams, the second with "+x.what, n, err, 1, ci.InvalidAVHandle)
-		p.A.CQ.WaitOK(1)
-		p.A.Send(p.A.SendWR(4, 0, 1))
-		p.A.CQ.WaitOK(4)
-		wcs := p.B.RecvCQ.WaitOK(1, 2)
-		kit.Equal(t, "Length of the datagram before the rejected one", wcs[0].Length, grhLen+7)
-		kit.Equal(t, "Length of the datagram posted afterwards", wcs[1].Length, grhLen+1)
-	}
-}
-
-var CIPostSend08 = udCases.Must("CI-PostSend-08", "IBTA 11.4.1.1", "ci_post_send (55), address handle",
-	"A datagram with an address vector of a PD other than the QP's is rejected by PostSend with InvalidAVHandle, "+
-		"or completes with a local operation error. It is not sent.")
-
-var _ = udCases.Add("ud.av.other-pd", "send with an AV of another PD", udAVOtherPD, CIPostSend08)
-
-func udAVOtherPD(t *validate.T) {
+var _ = udCases.Add("ud.av.other-pd", "send with an AV of another PD", func(t *validate.T) {
 	p := kit.UD(t)
 	w := p.A.SendWR(1, 0, 7)
 	w.To.AV = p.A.QP.CA.AV(p.A.QP.CA.PD(), p.B.QP.CA)
@@ -494,31 +440,14 @@ func udAVOtherPD(t *validate.T) {
 	p.A.CQ.WaitOK(2)
 	kit.Equal(t, "Length of the first received datagram, sent with an AV of the QP's PD",
 		p.B.RecvCQ.WaitOK(1)[0].Length, grhLen+9)
-}
+}, udCases.Must("CI-PostSend-08", "IBTA 11.4.1.1", "ci_post_send (55), address handle",
+	"A datagram with an address vector of a PD other than the QP's is rejected by PostSend with InvalidAVHandle, "+
+		"or completes with a local operation error. It is not sent."))
 
-var CIDestroyAV01 = udCases.Must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)",
+var ciDestroyAV01 = udCases.Must("CI-DestroyAV-01", "IBTA 11.2.2", "ci_destroy_av (17)",
 	"Each verb on a destroyed AV fails with InvalidAVHandle.")
 
-var _ = udCases.Add("ud.av.stale", "use a destroyed AV", udAVStale, CIDestroyAV01)
-
-func udAVStale(t *validate.T) {
-	ca := kit.Open(t)
-	av, err := ca.PD().CreateAV(ca.AddressOf(ca))
-	kit.OK(t, err, "PD.CreateAV")
-	kit.Own(t, av, "AV")
-	kit.DestroyTwice(t, av, "AV", ci.InvalidAVHandle)
-	_, _, err = av.Query()
-	kit.WantExactly(t, err, "AV.Query after Destroy", ci.InvalidAVHandle)
-	kit.WantExactly(t, av.Modify(ca.AddressOf(ca)), "AV.Modify after Destroy", ci.InvalidAVHandle)
-}
-
-var CICreateAV01 = udCases.Must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (14); D-45",
-	"With CapAVPortCheck, CreateAV and AV.Modify with a port that does not exist fail with InvalidPort. Otherwise "+
-		"the send completes with a local operation error.")
-
-var _ = udCases.Add("ud.av.port", "an AV for a port that does not exist", udAVPort, CICreateAV01)
-
-func udAVPort(t *validate.T) {
+var _ = udCases.Add("ud.av.port", "an AV for a port that does not exist", func(t *validate.T) {
 	p := kit.UD(t)
 	good := p.A.QP.CA.AddressOf(p.B.QP.CA)
 	for _, port := range kit.Variants(t, "port", []uint8{0, uint8(len(t.Attr().Ports) + 1), 255}) {
@@ -539,12 +468,13 @@ func udAVPort(t *validate.T) {
 		unusable(t, p, av)
 	}
 	p.A.Exchange(p.B, 9)
-}
+}, udCases.Must("CI-CreateAV-01", "IBTA 11.2.2", "ci_create_av (14); D-45",
+	"With CapAVPortCheck, CreateAV and AV.Modify with a port that does not exist fail with InvalidPort. "+
+		"Otherwise the send completes with a local operation error."))
 
-var CICreateAV02 = udCases.Must("CI-CreateAV-02", "IBTA 11.2.2", "ci_create_av (14); D-45",
-	"An address that the port cannot use causes a local operation error of the send.")
-
-var _ = udCases.Add("ud.av.unusable", "an AV with an address that cannot be used", udAVUnusable, CICreateAV02)
+var _ = udCases.Add("ud.av.unusable", "an AV with an address that cannot be used", udAVUnusable,
+	udCases.Must("CI-CreateAV-02", "IBTA 11.2.2", "ci_create_av (14); D-45",
+		"An address that the port cannot use causes a local operation error of the send."))
 
 // address is an address with a description.
 type address struct {

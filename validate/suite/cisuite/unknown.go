@@ -16,13 +16,7 @@ import (
 // transition, and the management QP of a CQ that overflows. (IBTA 10.2.4.4, 10.4, 11.2.)
 var unknownCases = &validate.Area{Feature: validate.FeatureCore}
 
-var CIUnknown01 = unknownCases.Must("CI-Unknown-01", "CI context", "enumerations of package ci",
-	"A PD type, window type or notification condition that does not exist, and a negative moderation, fail with "+
-		"InvalidParameter and change nothing.")
-
-var _ = unknownCases.Add("args.unknown", "values that no enumeration has", argsUnknown, CIUnknown01)
-
-func argsUnknown(t *validate.T) {
+var _ = unknownCases.Add("args.unknown", "values that no enumeration has", func(t *validate.T) {
 	ca := kit.Open(t)
 	for _, typ := range kit.Variants(t, "PD type", []ci.PDType{ci.PDDatagram + 1, 255}) {
 		pd, err := ca.AllocatePD(typ)
@@ -47,13 +41,14 @@ func argsUnknown(t *validate.T) {
 		kit.OK(t, err, "CQ.Query")
 		kit.Equal(t, "CQAttr.Moderation after the rejected CQ.Modify", a.Moderation, set)
 	}
-}
+}, unknownCases.Must("CI-Unknown-01", "CI context", "enumerations of package ci",
+	"A PD type, window type or notification condition that does not exist, and a negative moderation, fail with "+
+		"InvalidParameter and change nothing."))
 
-var CIUnknown02 = unknownCases.Must("CI-Unknown-02", "IBTA 11.2.8", "CAAttr.MaxMRSize; ci_register_mr (35)",
-	"Memory of more bytes than MaxMRSize cannot be registered or mapped.")
-
-var _ = unknownCases.Of(validate.FeatureMR).Add("mr.longest", "register and map more bytes than MaxMRSize", mrLongest,
-	CIUnknown02)
+var _ = unknownCases.Of(validate.FeatureMR).Add("mr.longest", "register and map more bytes than MaxMRSize",
+	mrLongest,
+	unknownCases.Must("CI-Unknown-02", "IBTA 11.2.8", "CAAttr.MaxMRSize; ci_register_mr (35)",
+		"Memory of more bytes than MaxMRSize cannot be registered or mapped."))
 
 // longMemory is memory that claims to be longer than it is. No driver may use it.
 type longMemory struct{ size uint64 }
@@ -84,11 +79,12 @@ func mrLongest(t *validate.T) {
 }
 
 var _ = unknownCases.Of(validate.FeatureAPM).Needing(validate.Needs{Caps: ci.CapAPM}).Add("apm.transitions",
-	"an alternate path in each transition that permits it", func(t *validate.T) { apmTransitions(t, ci.RC) }, CIAPM06)
+	"an alternate path in each transition that permits it", func(t *validate.T) { apmTransitions(t, ci.RC) },
+	ciAPM06)
 
-var _ = unknownCases.Of(validate.FeatureAPM).Needing(validate.Needs{Caps: ci.CapAPM | ci.CapUC}).
-	Add("apm.transitions.uc", "UC: an alternate path in each transition that permits it",
-		func(t *validate.T) { apmTransitions(t, ci.UC) }, CIAPM06)
+var _ = unknownCases.Of(validate.FeatureAPM).Needing(validate.Needs{Caps: ci.CapAPM | ci.CapUC}).Add(
+	"apm.transitions.uc", "UC: an alternate path in each transition that permits it",
+	func(t *validate.T) { apmTransitions(t, ci.UC) }, ciAPM06)
 
 func apmTransitions(t *validate.T, typ ci.QPType) {
 	l := newLadder(t, typ)
@@ -115,8 +111,8 @@ func apmTransitions(t *validate.T, typ ci.QPType) {
 	kit.Equal(t, "QPAttr.Alternate in Reset", apmOf(t, l.A).Alternate, ci.Path{})
 }
 
-var _ = unknownCases.Of(validate.FeatureEvents).Needing(validate.Needs{Caps: ci.CapSpecialQP}).
-	Add("cq.overflow.special", "QP1 uses the CQ that overflows", cqOverflowSpecial, CICQError01)
+var _ = unknownCases.Of(validate.FeatureEvents).Needing(validate.Needs{Caps: ci.CapSpecialQP}).Add(
+	"cq.overflow.special", "QP1 uses the CQ that overflows", cqOverflowSpecial, ciCQError01)
 
 func cqOverflowSpecial(t *validate.T) {
 	p := newBelled(t, 4)

@@ -8,12 +8,11 @@ import (
 	"ciddk/validate/kit"
 )
 
-var CIUser01 = unknownCases.Must("CI-User-01", "CI context", "ci, UserBuffer; ci_umv_buf",
-	"A verb that succeeds and has nothing to return to the user library sets Status to 0 and Out to an empty slice. "+
-		"The driver does not change Command, and a query returns no UserBuffer.")
-
 var _ = unknownCases.Needing(validate.Needs{Caps: ci.CapUser}).Add("args.user-buffer",
-	"verbs with nothing to return to a user library", argsUserBuffer, CIUser01)
+	"verbs with nothing to return to a user library", argsUserBuffer,
+	unknownCases.Must("CI-User-01", "CI context", "ci, UserBuffer; ci_umv_buf",
+		"A verb that succeeds and has nothing to return to the user library sets Status to 0 and Out to an empty "+
+			"slice. The driver does not change Command, and a query returns no UserBuffer."))
 
 // userBuffers makes the UserBuffers of a process without a user library, and expects that verbs answer them.
 type userBuffers struct {

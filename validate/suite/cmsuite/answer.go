@@ -3,7 +3,7 @@ package cmsuite
 import (
 	"context"
 	"errors"
-	"fmt"
+	"time"
 
 	"ciddk/accesslayer/cm"
 	"ciddk/ci"
@@ -38,13 +38,7 @@ func (p *script) established(y *end, l cm.Listener, q *mad.REQ) *mad.REP {
 	return rep
 }
 
-var CMAns01 = answers.Must("CM-Ans-01", "IBTA 12.6.8", "cm, Conn.Accept",
-	"The REP carries both communication IDs, the transaction ID of the REQ, and the QP number, starting PSN and "+
-		"depths that the consumer set.")
-
-var _ = answers.Case(validate.Case{ID: "cm.answer.form", Title: "each field of the REP", Run: answerForm}, CMAns01)
-
-func answerForm(t *validate.T) {
+var _ = answers.Add("cm.answer.form", "each field of the REP", func(t *validate.T) {
 	y, p, l := serving(t, cm.ListenConfig{})
 	q := p.req(service, 0x321)
 	q.ResponderRes, q.InitiatorDepth = 1, 1
@@ -76,51 +70,43 @@ func answerForm(t *validate.T) {
 	kit.Equal(t, "destination QP that Conn.QPAttr set", attr.DestNum, 0x321)
 	kit.Equal(t, "starting PSN of the REP", ci.PSN(r.StartingPSN), attr.RQPSN)
 	kit.Equal(t, "path MTU that Conn.QPAttr set", attr.MTU, ci.MTU(q.PathMTU))
-}
+}, answers.Must("CM-Ans-01", "IBTA 12.6.8", "cm, Conn.Accept",
+	"The REP carries both communication IDs, the transaction ID of the REQ, and the QP number, starting PSN and "+
+		"depths that the consumer set."))
 
-var CMAns02 = answers.Must("CM-Ans-02", "IBTA 12.9.8.3", "cm, Listener.Accept",
-	"A duplicate REQ creates no second request and is answered with the same REP as the first one.")
-
-var _ = answers.Add("cm.answer.req-again", "the REQ arrives before, together with and after its reply", answerAgain,
-	CMAns02)
-
-func answerAgain(t *validate.T) {
-	y, p, l := serving(t, cm.ListenConfig{})
-	q := p.req(service, 0x321)
-	for range 3 {
+var _ = answers.Add("cm.answer.req-again",
+	"the REQ arrives before, together with and after its reply", func(t *validate.T) {
+		y, p, l := serving(t, cm.ListenConfig{})
+		q := p.req(service, 0x321)
+		for range 3 {
+			p.send(0x77, q)
+		}
+		y.Conn = accepted(t, l)
+		y.move(ci.QPInit, ci.QPRTR)
+		awaitAccept := result(t, "cm.Conn.Accept",
+			func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
+		first, _ := expect[*mad.REP](p, "REP")
 		p.send(0x77, q)
-	}
-	y.Conn = accepted(t, l)
-	y.move(ci.QPInit, ci.QPRTR)
-	awaitAccept := result(t, "cm.Conn.Accept",
-		func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
-	first, _ := expect[*mad.REP](p, "REP")
-	p.send(0x77, q)
-	again, m := expect[*mad.REP](p, "REP for a duplicate REQ")
-	kit.Equal(t, "REP for a duplicate REQ", *again, *first)
-	kit.Equal(t, "transaction ID", m.TID, 0x77)
-	p.send(0x77, &mad.RTU{LocalCommID: q.LocalCommID, RemoteCommID: first.LocalCommID})
-	_, err := awaitAccept()
-	kit.OK(t, err, "cm.Conn.Accept")
-	p.send(0x77, q)
-	p.quiet("for a duplicate REQ of an established connection", func(m message) bool {
-		rep, ok := m.msg.(*mad.REP)
-		return ok && *rep == *first
-	})
-	inState(t, y, cm.StateEstablished, "after duplicate REQs")
-	ctx, cancel := deadline(t, soon())
-	defer cancel()
-	c, err := l.Accept(ctx)
-	kit.True(t, err != nil, "requests of the listener", "one", "a second, %v", c)
-}
+		again, m := expect[*mad.REP](p, "REP for a duplicate REQ")
+		kit.Equal(t, "REP for a duplicate REQ", *again, *first)
+		kit.Equal(t, "transaction ID", m.TID, 0x77)
+		p.send(0x77, &mad.RTU{LocalCommID: q.LocalCommID, RemoteCommID: first.LocalCommID})
+		_, err := awaitAccept()
+		kit.OK(t, err, "cm.Conn.Accept")
+		p.send(0x77, q)
+		p.quiet("for a duplicate REQ of an established connection", func(m message) bool {
+			rep, ok := m.msg.(*mad.REP)
+			return ok && *rep == *first
+		})
+		inState(t, y, cm.StateEstablished, "after duplicate REQs")
+		ctx, cancel := deadline(t, time.Now().Add(20*time.Millisecond))
+		defer cancel()
+		c, err := l.Accept(ctx)
+		kit.True(t, err != nil, "requests of the listener", "one", "a second, %v", c)
+	}, answers.Must("CM-Ans-02", "IBTA 12.9.8.3", "cm, Listener.Accept",
+		"A duplicate REQ creates no second request and is answered with the same REP as the first one."))
 
-var CMAns03 = answers.Must("CM-Ans-03", "IBTA 12.9.8.5", "cm, Conn.Accept",
-	"A REP without an RTU is retransmitted unchanged, as often as Max CM Retries of the REQ says. Then Accept "+
-		"fails.")
-
-var _ = answers.Case(validate.Case{ID: "cm.answer.retry", Title: "a REP without an RTU", Run: answerRetry}, CMAns03)
-
-func answerRetry(t *validate.T) {
+var _ = answers.Add("cm.answer.retry", "a REP without an RTU", func(t *validate.T) {
 	const retries = 2
 	y, p, l := serving(t, cm.ListenConfig{})
 	q := p.req(service, 0x321)
@@ -143,14 +129,11 @@ func answerRetry(t *validate.T) {
 		rej, ok := m.msg.(*mad.REJ)
 		return ok && rej.Reason == mad.RejTimeout
 	})
-}
+}, answers.Must("CM-Ans-03", "IBTA 12.9.8.5", "cm, Conn.Accept",
+	"A REP without an RTU is retransmitted unchanged, as often as Max CM Retries of the REQ says. Then Accept "+
+		"fails."))
 
-var CMAns04 = answers.Must("CM-Ans-04", "IBTA 12.6.7.2", "cm",
-	"A REQ that the manager cannot serve is rejected with the reason that IBTA assigns to the cause.")
-
-var _ = answers.Add("cm.answer.unsuitable", "REQs that the manager cannot serve", answerUnsuitable, CMAns04)
-
-func answerUnsuitable(t *validate.T) {
+var _ = answers.Add("cm.answer.unsuitable", "REQs that the manager cannot serve", func(t *validate.T) {
 	_, p, _ := serving(t, cm.ListenConfig{})
 	for _, tt := range kit.Variants(t, "", []struct {
 		name   string
@@ -175,15 +158,10 @@ func answerUnsuitable(t *validate.T) {
 		kit.Equal(t, "remote communication ID of the REJ", rej.RemoteCommID, q.LocalCommID)
 		kit.Equal(t, "transaction ID", m.TID, 6)
 	}
-}
+}, answers.Must("CM-Ans-04", "IBTA 12.6.7.2", "cm",
+	"A REQ that the manager cannot serve is rejected with the reason that IBTA assigns to the cause."))
 
-var CMAns09 = answers.Must("CM-Ans-09", "IBTA 12.6.7.2", "cm",
-	"A REQ with a path MTU that the port does not have is rejected. The additional information is the largest MTU "+
-		"code that the port has, and a REQ with that one is accepted.")
-
-var _ = answers.Add("cm.answer.mtu", "REQs with a larger path MTU than the port's", answerMTU, CMAns09)
-
-func answerMTU(t *validate.T) {
+var _ = answers.Add("cm.answer.mtu", "REQs with a larger path MTU than the port's", func(t *validate.T) {
 	_, p, l := serving(t, cm.ListenConfig{})
 	most := mad.MTU(t.Attr().Ports[0].MTU)
 	if most >= mad.MTU4096 {
@@ -201,103 +179,6 @@ func answerMTU(t *validate.T) {
 	q.PathMTU = most
 	p.send(7, q)
 	accepted(t, l)
-}
-
-var CMAns05 = answers.Must("CM-Ans-05", "IBTA 12.9.8.3.1", "cm",
-	"A REQ for a remote QP that already belongs to a connection is rejected as stale.")
-
-var _ = answers.Add("cm.answer.stale", "a second REQ of a connected QP", answerStale, CMAns05)
-
-func answerStale(t *validate.T) {
-	y, p, l := serving(t, cm.ListenConfig{})
-	q := p.req(service, 0x321)
-	p.established(y, l, q)
-	again := p.req(service, 0x321) // the same QP of the same CA with another communication ID
-	p.send(8, again)
-	rej, _ := expect[*mad.REJ](p, "answer to a REQ of a connected QP")
-	kit.Equal(t, "reason", rej.Reason, mad.RejStaleConnection)
-	kit.Equal(t, "remote communication ID", rej.RemoteCommID, again.LocalCommID)
-}
-
-var CMAns06 = answers.Must("CM-Ans-06", "IBTA 12.6.6", "cm, Conn.Delay",
-	"An MRA that the consumer requests carries the type of the delayed message, both communication IDs and the time.")
-
-var _ = answers.Add("cm.answer.mra", "the consumer requests more time", answerDelayed, CMAns06)
-
-func answerDelayed(t *validate.T) {
-	y, p, l := serving(t, cm.ListenConfig{})
-	q := p.req(service, 0x321)
-	p.send(9, q)
-	y.Conn = accepted(t, l)
-	kit.OK(t, y.Delay(17, private('m', mad.MRAPrivateLen)), "cm.Conn.Delay")
-	for { // the manager may already have sent an MRA
-		mra, m := expect[*mad.MRA](p, "MRA")
-		if mra.ServiceTimeout != 17 {
-			continue
-		}
-		kit.Equal(t, "transaction ID", m.TID, 9)
-		kit.Equal(t, "message", mra.Message, mad.WhichREQ)
-		kit.Equal(t, "communication IDs", [2]uint32{mra.LocalCommID, mra.RemoteCommID},
-			[2]uint32{y.ID(), q.LocalCommID})
-		kit.SameBytes(t, "private data", mra.PrivateData[:], private('m', mad.MRAPrivateLen))
-		break
-	}
-	inState(t, y, cm.StateMRAREQSent, "after the MRA")
-	kit.OK(t, y.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject after the MRA")
-	rej, _ := expect[*mad.REJ](p, "REJ")
-	kit.Equal(t, "local communication ID of the REJ", rej.LocalCommID, y.ID())
-}
-
-var CMAns07 = answers.Must("CM-Ans-07", "IBTA 12.9", "cm, ListenConfig.Backlog",
-	"The number of pending REQs is limited: further ones are rejected with reason no resources, and those within the "+
-		"limit are "+
-		"served.")
-
-var _ = answers.Add("cm.answer.flood", "500 REQs with a backlog of 8", answerFlood, CMAns07)
-
-func answerFlood(t *validate.T) {
-	const room, n = 8, 500
-	_, p, l := serving(t, cm.ListenConfig{Backlog: room})
-	for i := range n {
-		q := p.req(service, ci.QPN(0x1000+i))
-		q.LocalTimeout, q.RemoteTimeout = 22, 22 // 17 s, so that the REQs stay pending
-		p.send(uint64(i), q)
-		if i < room {
-			continue
-		}
-		rej, _ := expect[*mad.REJ](p, fmt.Sprintf("answer to REQ %d with a backlog of %d", i+1, room))
-		kit.Equal(t, "reason", rej.Reason, mad.RejNoResources)
-		kit.Equal(t, "remote communication ID", rej.RemoteCommID, q.LocalCommID)
-	}
-	for i := range room {
-		c := accepted(t, l)
-		kit.Equal(t, "QP number of a request within the backlog", c.Request().LocalQPN, uint32(0x1000+i))
-		kit.OK(t, c.Reject(mad.RejConsumer, nil, nil), "cm.Conn.Reject")
-	}
-}
-
-var CMAns08 = answers.Must("CM-Ans-08", "IBTA 12.6.7", "cm, Conn.Accept",
-	"A REJ of the REP ends Accept with its reason.")
-
-var _ = answers.Add("cm.answer.rej", "the peer rejects the REP", answerRejected, CMAns08)
-
-func answerRejected(t *validate.T) {
-	y, p, l := serving(t, cm.ListenConfig{})
-	q := p.req(service, 0x321)
-	p.send(5, q)
-	y.Conn = accepted(t, l)
-	awaitAccept := result(t, "cm.Conn.Accept",
-		func(ctx context.Context) (struct{}, error) { return struct{}{}, y.Accept(ctx, y.acceptance(nil)) })
-	rep, _ := expect[*mad.REP](p, "REP")
-	p.send(5, &mad.REJ{
-		LocalCommID:  q.LocalCommID,
-		RemoteCommID: rep.LocalCommID,
-		Message:      mad.WhichREP,
-		Reason:       mad.RejConsumer,
-	})
-	_, err := awaitAccept()
-	var rej *cm.RejectError
-	kit.True(t, errors.As(err, &rej), "cm.Conn.Accept", "a *cm.RejectError", "%v", err)
-	kit.Equal(t, "reason", rej.Reason, mad.RejConsumer)
-	kit.Equal(t, "message rejected", rej.Message, mad.WhichREP)
-}
+}, answers.Must("CM-Ans-09", "IBTA 12.6.7.2", "cm",
+	"A REQ with a path MTU that the port does not have is rejected. The additional information is the largest "+
+		"MTU code that the port has, and a REQ with that one is accepted."))

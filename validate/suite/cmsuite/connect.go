@@ -1,7 +1,6 @@
 package cmsuite
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -136,15 +135,15 @@ func inState(t *validate.T, c cm.Conn, want cm.State, where string) {
 	}
 }
 
-var CMConn01 = connects.Must("CM-Conn-01", "IBTA 12.9.7", "cm, Service.Connect, Conn.Accept, Confirm",
+var cmConn01 = connects.Must("CM-Conn-01", "IBTA 12.9.7", "cm, Service.Connect, Conn.Accept, Confirm",
 	"A connection established with REQ, REP and RTU carries messages in both directions on the QPs that these "+
 		"messages name.")
 
 var _ = connects.Add("cm.connect.rc", "connect RC QPs and send in both directions",
-	func(t *validate.T) { connect(t, ci.RC) }, CMConn01)
+	func(t *validate.T) { connect(t, ci.RC) }, cmConn01)
 
 var _ = connects.Needing(validate.Needs{Caps: ci.CapUC}).Add("cm.connect.uc",
-	"connect UC QPs and send in both directions", func(t *validate.T) { connect(t, ci.UC) }, CMConn01)
+	"connect UC QPs and send in both directions", func(t *validate.T) { connect(t, ci.UC) }, cmConn01)
 
 func connect(t *validate.T, typ ci.QPType) {
 	a, b := sides(t)
@@ -158,12 +157,7 @@ func connect(t *validate.T, typ ci.QPType) {
 	y.Exchange(x.End, 1)
 }
 
-var CMConn02 = connects.Must("CM-Conn-02", "IBTA 12.6.5", "cm, Conn.Request, Reply",
-	"Each end receives the QP number, the starting PSN and the complete private data of the other end.")
-
-var _ = connects.Add("cm.connect.offers", "offers of both ends", connectOffers, CMConn02)
-
-func connectOffers(t *validate.T) {
+var _ = connects.Add("cm.connect.offers", "offers of both ends", func(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
 	l := listen(t, mb, cm.ListenConfig{})
@@ -188,14 +182,10 @@ func connectOffers(t *validate.T) {
 	got, err := awaitEnd()
 	kit.OK(t, err, "cm.Conn.Disconnect")
 	kit.SameBytes(t, "private data of the DREP", got, private('e', mad.DREPPrivateLen))
-}
+}, connects.Must("CM-Conn-02", "IBTA 12.6.5", "cm, Conn.Request, Reply",
+	"Each end receives the QP number, the starting PSN and the complete private data of the other end."))
 
-var CMConn03 = connects.Must("CM-Conn-03", "IBTA 12.7.28", "cm, Conn.QPAttr",
-	"Neither end of a connection has more outstanding RDMA reads and atomics than the other end accepts.")
-
-var _ = connects.Add("cm.connect.reads", "depths for RDMA reads", connectReads, CMConn03)
-
-func connectReads(t *validate.T) {
+var _ = connects.Add("cm.connect.reads", "depths for RDMA reads", func(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
 	l := listen(t, mb, cm.ListenConfig{})
@@ -223,15 +213,11 @@ func connectReads(t *validate.T) {
 		e.from.CQ.WaitOK(1)
 		kit.SameBytes(t, "bytes read", e.from.Buf.Bytes[100:140], e.peer.Buf.Bytes[:40])
 	}
-}
+}, connects.Must("CM-Conn-03", "IBTA 12.7.28", "cm, Conn.QPAttr",
+	"Neither end of a connection has more outstanding RDMA reads and atomics than the other end accepts."))
 
-var CMConn04 = connects.Must("CM-Conn-04", "IBTA 12.9.7.2", "cm, Conn.Established; ci, EventQPComm",
-	"A first message that arrives before the RTU establishes the connection.")
-
-var _ = connects.Add("cm.connect.early", "the first message arrives before the RTU", connectEarly, CMConn04)
-
-// connectEarly tests the adapter under test as the passive end, which must report the first message.
-func connectEarly(t *validate.T) {
+// The case tests the adapter under test as the passive end, which must report the first message.
+var _ = connects.Add("cm.connect.early", "the first message arrives before the RTU", func(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
 	l := listen(t, ma, cm.ListenConfig{})
@@ -259,15 +245,10 @@ func connectEarly(t *validate.T) {
 	kit.OK(t, x.Confirm(nil), "cm.Conn.Confirm after the first message")
 	x.CQ.WaitOK(2)
 	y.Exchange(x.End, 100)
-}
+}, connects.Must("CM-Conn-04", "IBTA 12.9.7.2", "cm, Conn.Established; ci, EventQPComm",
+	"A first message that arrives before the RTU establishes the connection."))
 
-var CMConn05 = connects.Must("CM-Conn-05", "IBTA 12.9.8", "cm, Conn.Disconnect",
-	"After DREQ and DREP both ends enter time-wait and both are notified. Then their QPs can be connected "+
-		"again.")
-
-var _ = connects.Add("cm.connect.reuse", "connect the same QPs again after time-wait", connectReuse, CMConn05)
-
-func connectReuse(t *validate.T) {
+var _ = connects.Add("cm.connect.reuse", "connect the same QPs again after time-wait", func(t *validate.T) {
 	a, b := sides(t)
 	ma, mb := a.manager(), b.manager()
 	l := listen(t, mb, cm.ListenConfig{})
@@ -300,7 +281,8 @@ func connectReuse(t *validate.T) {
 				"QP.Modify to Reset of a QP that was connected")
 		}
 	}
-}
+}, connects.Must("CM-Conn-05", "IBTA 12.9.8", "cm, Conn.Disconnect",
+	"After DREQ and DREP both ends enter time-wait and both are notified. Then their QPs can be connected again."))
 
 // refused expects Connect to fail with a rejection.
 func refused(t *validate.T, err error, want mad.RejReason) *cm.RejectError {
@@ -313,92 +295,7 @@ func refused(t *validate.T, err error, want mad.RejReason) *cm.RejectError {
 	return rej
 }
 
-var CMConn06 = connects.Must("CM-Conn-06", "IBTA 12.6.7.2", "cm, Service.Connect",
-	"A REQ for a service ID without a listener is rejected with reason invalid service ID.")
-
-var _ = connects.Add("cm.connect.nobody", "connect to a service without a listener", connectNoListener, CMConn06)
-
-func connectNoListener(t *validate.T) {
-	a, b := sides(t)
-	ma, mb := a.manager(), b.manager()
-	listen(t, mb, cm.ListenConfig{Service: service + 1})
-	listen(t, mb, cm.ListenConfig{Datagram: true}) // for SIDR and not for REQ
-	x, _ := newEnds(a, b, kit.Type(ci.RC))
-	ctx, cancel := wait(t)
-	defer cancel()
-	_, err := ma.Connect(ctx, x.request(b, nil))
-	_ = refused(t, err, mad.RejInvalidServiceID)
-}
-
-var CMConn07 = connects.Must("CM-Conn-07", "IBTA 12.6.7.2", "cm, Conn.Reject",
-	"A rejection by the consumer carries its reason, additional information and private data to the other end.")
-
-var _ = connects.Add("cm.connect.reject", "the consumer rejects the REQ", connectReject, CMConn07)
-
-func connectReject(t *validate.T) {
-	a, b := sides(t)
-	ma, mb := a.manager(), b.manager()
-	l := listen(t, mb, cm.ListenConfig{})
-	x, _ := newEnds(a, b, kit.Type(ci.RC))
-	request := x.request(b, nil)
-	request.Primary.LifeTime = 19 // time-wait lasts seconds, so that the state can be observed on a busy machine
-	await := result(t, "cm.Service.Connect",
-		func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, request) })
-	c := accepted(t, l)
-	info, no := private('i', mad.CMInfoLen), private('n', mad.REJPrivateLen)
-	kit.OK(t, c.Reject(mad.RejConsumer, info, no), "cm.Conn.Reject")
-	_, err := await()
-	rej := refused(t, err, mad.RejConsumer)
-	kit.SameBytes(t, "additional information", rej.Info, info)
-	kit.SameBytes(t, "private data of the REJ", rej.Private, no)
-	inState(t, c, cm.StateTimeWait, "after Reject, so that a duplicate REQ is rejected again")
-}
-
-var CMConn08 = connects.Must("CM-Conn-08", "IBTA 12.7.3", "cm, ListenConfig.Mask, Compare",
-	"A REQ is delivered to the listener with the best match: first by private data, then by the number of compared "+
-		"bits of the service "+
-		"ID.")
-
-var _ = connects.Add("cm.connect.listeners", "four overlapping listeners", connectListeners, CMConn08)
-
-func connectListeners(t *validate.T) {
-	a, b := sides(t)
-	ma, mb := a.manager(), b.manager()
-	exact := listen(t, mb, cm.ListenConfig{})
-	space := listen(t, mb, cm.ListenConfig{Mask: mad.PortSpaceMask})
-	red := listen(t, mb, cm.ListenConfig{Offset: 2, Compare: []byte("red")})
-	dark := listen(t, mb, cm.ListenConfig{Offset: 2, Compare: []byte("red, dark")})
-	_, err := mb.Listen(cm.ListenConfig{Service: service, Offset: 2, Compare: []byte("red")})
-	kit.WantExactly(t, err, "cm.Service.Listen with the same service ID and comparison", ci.InvalidSetting)
-	for _, want := range kit.Variants(t, "", []struct {
-		name    string
-		l       cm.Listener
-		service mad.ServiceID
-		private string
-	}{{"exact ID", exact, service, "xxblue"}, {"mask", space, service + 3, "xxred"},
-		{"comparison", red, service, "xxred"},
-		{"longer comparison", dark, service, "xxred, dark"}}) {
-		x, _ := newEnds(a, b, kit.Type(ci.RC))
-		cfg := x.request(b, []byte(want.private))
-		cfg.Service = want.service
-		await := result(t, "cm.Service.Connect",
-			func(ctx context.Context) (cm.Conn, error) { return ma.Connect(ctx, cfg) })
-		c := accepted(t, want.l)
-		kit.True(t, bytes.HasPrefix(c.Request().PrivateData[:], []byte(want.private)),
-			"private data of the request at the listener by "+want.name, want.private, "%q",
-			c.Request().PrivateData[:16])
-		kit.OK(t, c.Close(), "cm.Conn.Close of a pending request")
-		_, err := await()
-		kit.True(t, err != nil, "cm.Service.Connect", "a rejection", "success")
-	}
-}
-
-var CMConn09 = connects.Must("CM-Conn-09", "IBTA 12.9", "cm",
-	"Connections established at the same time in both directions do not interfere with each other.")
-
-var _ = connects.Add("cm.connect.many", "60 connections, in both directions at the same time", connectMany, CMConn09)
-
-func connectMany(t *validate.T) {
+var _ = connects.Add("cm.connect.many", "60 connections, in both directions at the same time", func(t *validate.T) {
 	const n = 30
 	a, b := sides(t)
 	managers := map[*side]cm.Service{a: a.manager(), b: b.manager()}
@@ -468,7 +365,8 @@ func connectMany(t *validate.T) {
 			peers[attr.DestNum] = true
 		}
 	}
-}
+}, connects.Must("CM-Conn-09", "IBTA 12.9", "cm",
+	"Connections established at the same time in both directions do not interfere with each other."))
 
 func raise(q ci.QP, c cm.Conn, to ...ci.QPState) error {
 	for _, s := range to {

@@ -1,7 +1,6 @@
 package cmsuite
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -63,12 +62,7 @@ func none(t *validate.T, a mads.Agent, where string) {
 	}
 }
 
-var MADGSI01 = datagrams.Must("MAD-GSI-01", "IBTA 13.5.1", "mads, Agent.Send",
-	"A datagram sent to QP1 of a port arrives there once and complete.")
-
-var _ = datagrams.Add("mad.gsi.send", "send datagrams to QP1 with every byte distinct", madSend, MADGSI01)
-
-func madSend(t *validate.T) {
+var _ = datagrams.Add("mad.gsi.send", "send datagrams to QP1 with every byte distinct", func(t *validate.T) {
 	a, b := sides(t)
 	from, to := a.agent(vendor()), b.agent(vendor(mad.Send))
 	for i := range uint64(3) {
@@ -78,14 +72,10 @@ func madSend(t *validate.T) {
 		kit.SameBytes(t, "datagram received", r.MAD, msg)
 	}
 	none(t, to, "QP1 of the peer after three datagrams")
-}
+}, datagrams.Must("MAD-GSI-01", "IBTA 13.5.1", "mads, Agent.Send",
+	"A datagram sent to QP1 of a port arrives there once and complete."))
 
-var MADGSI02 = datagrams.Must("MAD-GSI-02", "IBTA 10.2.5", "mads, Received.From",
-	"The source address of a datagram received through QP1 is correct, and a reply sent to it arrives.")
-
-var _ = datagrams.Add("mad.gsi.address", "reply to the source address of a datagram", madAddress, MADGSI02)
-
-func madAddress(t *validate.T) {
+var _ = datagrams.Add("mad.gsi.address", "reply to the source address of a datagram", func(t *validate.T) {
 	a, b := sides(t)
 	from, to := a.agent(vendor(mad.Send)), b.agent(vendor(mad.Send))
 	kit.OK(t, from.Send(&mads.Message{To: a.to(b), MAD: datagram(t, mad.Send, 1)}), "mads.Agent.Send")
@@ -102,7 +92,8 @@ func madAddress(t *validate.T) {
 	back := datagram(t, mad.Send, 2)
 	kit.OK(t, to.Send(&mads.Message{To: r.From, MAD: back}), "mads.Agent.Send to the source of a datagram")
 	kit.SameBytes(t, "datagram sent back to the source", recv(t, from, "QP1 of the sender").MAD, back)
-}
+}, datagrams.Must("MAD-GSI-02", "IBTA 10.2.5", "mads, Received.From",
+	"The source address of a datagram received through QP1 is correct, and a reply sent to it arrives."))
 
 // answer registers an agent that answers each request with the same datagram and the R bit. It returns the number of
 // answered requests.
@@ -125,14 +116,7 @@ func answer(s *side, cfg mads.AgentConfig) *atomic.Uint64 {
 	return n
 }
 
-var MADGSI03 = datagrams.Must("MAD-GSI-03", "IBTA 13.4.6.4", "mads, Agent.Do",
-	"A response completes the request with its transaction ID and no other. The requester receives its own "+
-		"transaction "+
-		"ID in it.")
-
-var _ = datagrams.Add("mad.gsi.request", "requests and their responses", madRequest, MADGSI03)
-
-func madRequest(t *validate.T) {
+var _ = datagrams.Add("mad.gsi.request", "requests and their responses", func(t *validate.T) {
 	a, b := sides(t)
 	served := answer(b, vendor(mad.Get))
 	from := a.agent(vendor())
@@ -147,14 +131,11 @@ func madRequest(t *validate.T) {
 		kit.SameBytes(t, "response", r.MAD, want)
 	}
 	kit.Equal(t, "requests that arrived", served.Load(), 4)
-}
+}, datagrams.Must("MAD-GSI-03", "IBTA 13.4.6.4", "mads, Agent.Do",
+	"A response completes the request with its transaction ID and no other. The requester receives its own "+
+		"transaction ID in it."))
 
-var MADGSI04 = datagrams.Must("MAD-GSI-04", "IBTA 13.5.3", "mads, Agent.Do",
-	"Each of many concurrent requests completes once, with its own response.")
-
-var _ = datagrams.Add("mad.gsi.many", "400 requests, 40 at the same time", madMany, MADGSI04)
-
-func madMany(t *validate.T) {
+var _ = datagrams.Add("mad.gsi.many", "400 requests, 40 at the same time", func(t *validate.T) {
 	const each, workers = 10, 40
 	a, b := sides(t)
 	served := answer(b, vendor(mad.Get))
@@ -193,121 +174,10 @@ func madMany(t *validate.T) {
 		}
 	}
 	kit.True(t, served.Load() >= each*workers, "requests that arrived", fmt.Sprint(each*workers), "%d", served.Load())
-}
+}, datagrams.Must("MAD-GSI-04", "IBTA 13.5.3", "mads, Agent.Do",
+	"Each of many concurrent requests completes once, with its own response."))
 
-var MADGSI05 = datagrams.Must("MAD-GSI-05", "IBTA 13.4.2", "mads, AgentConfig",
-	"A request reaches the agent registered for its class, class version and method, and no other agent.")
-
-var _ = datagrams.Add("mad.gsi.dispatch", "three agents of one class", madDispatch, MADGSI05)
-
-func madDispatch(t *validate.T) {
-	a, b := sides(t)
-	from := a.agent(vendor())
-	get, set := b.agent(vendor(mad.Get)), b.agent(vendor(mad.Set))
-	newer := vendor(mad.Get, mad.Set)
-	newer.Version = vendorVersion + 1
-	next := b.agent(newer)
-	send := func(method mad.Method, version uint8, tid uint64) {
-		msg := datagram(t, method, tid)
-		msg[2] = version
-		kit.OK(t, from.Send(&mads.Message{To: a.to(b), MAD: msg}), "mads.Agent.Send")
-	}
-	send(mad.Get, vendorVersion, 1)
-	send(mad.Set, vendorVersion, 2)
-	send(mad.Set, vendorVersion+1, 3)
-	send(mad.Send, vendorVersion, 4) // no agent is registered for this method
-	send(mad.Get, vendorVersion, 5)
-	for _, want := range kit.Variants(t, "", []struct {
-		agent mads.Agent
-		tid   uint64
-	}{{get, 1}, {set, 2}, {next, 3}, {get, 5}}) {
-		h := recv(t, want.agent, fmt.Sprintf("datagram for the agent of transaction %d", want.tid)).Header()
-		kit.Equal(t, "transaction ID of the datagram", h.TID, want.tid)
-	}
-	for _, agent := range kit.Variants(t, "agent", []mads.Agent{get, set, next}) {
-		none(t, agent, "agent that has received all its datagrams")
-	}
-}
-
-var MADGSI06 = datagrams.Must("MAD-GSI-06", "IBTA 13.4.6.2", "mads, Message.Timeout, Retries",
-	"A request without a response is sent once, retransmitted unchanged for each retry, and then fails with a timeout.")
-
-var _ = datagrams.Add("mad.gsi.retry", "a request without a response", madRetry, MADGSI06)
-
-func madRetry(t *validate.T) {
-	a, b := sides(t)
-	const retries = 3
-	silent := b.agent(vendor(mad.Get))
-	from := a.agent(vendor())
-	msg := datagram(t, mad.Get, 77)
-	ctx, cancel := wait(t)
-	defer cancel()
-	start := time.Now()
-	_, err := from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: 10 * time.Millisecond, Retries: retries})
-	kit.True(t, errors.Is(err, ci.Timeout), "mads.Agent.Do without a response", "status Timeout", "%v", err)
-	kit.True(t, time.Since(start) >= (retries+1)*10*time.Millisecond, "time until mads.Agent.Do failed",
-		"at least four times 10 ms", "%v", time.Since(start))
-	var first []byte
-	for i := range retries + 1 {
-		r := recv(t, silent, fmt.Sprintf("transmission %d of the request", i+1))
-		if first == nil {
-			first = r.MAD
-		}
-		kit.SameBytes(t, "retransmitted request", r.MAD, first)
-	}
-	none(t, silent, "peer after the request and its retries")
-}
-
-var MADGSI14 = datagrams.Must("MAD-GSI-14", "CI access layer", "mads, Message.Timeout, Retries",
-	"A request whose timeout is 0 or negative waits a second for its response, and one with negative retries is sent "+
-		"once.")
-
-var _ = datagrams.Add("mad.gsi.default-timeout", "requests without a timeout, answered after a while",
-	madDefaultTimeout, MADGSI14)
-
-func madDefaultTimeout(t *validate.T) {
-	const retries, pause = 5, 30 * time.Millisecond
-	a, b := sides(t)
-	peer := b.agent(vendor(mad.Get))
-	from := a.agent(vendor())
-	for i, timeout := range kit.Variants(t, "timeout", []time.Duration{0, -time.Hour}) {
-		msg := datagram(t, mad.Get, uint64(40+i))
-		await := result(t, "mads.Agent.Do", func(ctx context.Context) (*mads.Received, error) {
-			return from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: timeout, Retries: retries})
-		})
-		r := recv(t, peer, "request")
-		pausing, cancel := deadline(t, time.Now().Add(pause))
-		<-pausing.Done() // a request that does not wait has failed by then
-		cancel()
-		answer := bytes.Clone(r.MAD)
-		answer[3] = byte(mad.GetResp)
-		kit.OK(t, peer.Send(&mads.Message{To: r.From, MAD: answer}), "mads.Agent.Send of the response")
-		got, err := await()
-		kit.OK(t, err, "mads.Agent.Do without a timeout")
-		kit.SameBytes(t, "response", got.MAD[24:], msg[24:])
-	}
-	msg := datagram(t, mad.Get, 42)
-	ctx, cancel := wait(t)
-	defer cancel()
-	start := time.Now()
-	_, err := from.Do(ctx, &mads.Message{To: a.to(b), MAD: msg, Timeout: 5 * time.Millisecond, Retries: -1})
-	kit.True(t, errors.Is(err, ci.Timeout), "mads.Agent.Do with negative retries", "status Timeout", "%v", err)
-	kit.True(t, time.Since(start) >= 5*time.Millisecond, "time until mads.Agent.Do failed", "at least 5 ms", "%v",
-		time.Since(start))
-	for { // repeated requests of the first part come before it
-		if r := recv(t, peer, "request"); r.MAD[24] == msg[24] && bytes.Equal(r.MAD[24:], msg[24:]) {
-			break
-		}
-	}
-	none(t, peer, "peer after a request with negative retries")
-}
-
-var MADGSI07 = datagrams.Must("MAD-GSI-07", "IBTA 13.6", "mads, AgentConfig.RMPP",
-	"A message of many segments arrives complete, in both directions.")
-
-var _ = datagrams.Add("mad.gsi.rmpp", "messages of 1 to 90 segments", madSegments, MADGSI07)
-
-func madSegments(t *validate.T) {
+var _ = datagrams.Add("mad.gsi.rmpp", "messages of 1 to 90 segments", func(t *validate.T) {
 	a, b := sides(t)
 	cfg := mads.AgentConfig{Name: "certifier", Class: mad.ClassSubnetAdmin, Version: mad.ClassVersionSubnetAdmin,
 		RMPP: true}
@@ -332,14 +202,10 @@ func madSegments(t *validate.T) {
 		kit.Equal(t, "length of the "+where, len(r.MAD), len(msg))
 		kit.SameBytes(t, where, r.MAD[mad.RMPPEnd:len(msg)], msg[mad.RMPPEnd:])
 	}
-}
+}, datagrams.Must("MAD-GSI-07", "IBTA 13.6", "mads, AgentConfig.RMPP",
+	"A message of many segments arrives complete, in both directions."))
 
-var MADGSI08 = datagrams.Must("MAD-GSI-08", "CI access layer", "accesslayer, AL.Deregister; mads",
-	"When the HCA is removed, pending requests end, and no object of the driver is left.")
-
-var _ = datagrams.Add("mad.gsi.remove", "remove the HCA during a request", madRemove, MADGSI08)
-
-func madRemove(t *validate.T) {
+var _ = datagrams.Add("mad.gsi.remove", "remove the HCA during a request", func(t *validate.T) {
 	a, b := sides(t)
 	silent := b.agent(vendor(mad.Get))
 	from := a.agent(vendor())
@@ -353,13 +219,13 @@ func madRemove(t *validate.T) {
 	kit.True(t, errors.Is(err, accesslayer.ErrClosed), "mads.Agent.Do after the HCA was removed", "ErrClosed", "%v",
 		err)
 	kit.Equal(t, "ports with MAD services", len(a.mads.Ports()), 0)
-}
+}, datagrams.Must("MAD-GSI-08", "CI access layer", "accesslayer, AL.Deregister; mads",
+	"When the HCA is removed, pending requests end, and no object of the driver is left."))
 
-var MADSMI01 = datagrams.Must("MAD-SMI-01", "IBTA 13.5.1", "mads, AgentConfig.SubnetManagement",
-	"A subnet management datagram sent to QP0 of a peer is answered from QP0.")
-
-var _ = datagrams.Needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}}).
-	Add("mad.smi.request", "get NodeInfo of the peer through QP0", madSubnet, MADSMI01)
+var _ = datagrams.Needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}}).Add(
+	"mad.smi.request", "get NodeInfo of the peer through QP0", madSubnet,
+	datagrams.Must("MAD-SMI-01", "IBTA 13.5.1", "mads, AgentConfig.SubnetManagement",
+		"A subnet management datagram sent to QP0 of a peer is answered from QP0."))
 
 func madSubnet(t *validate.T) {
 	a, b := sides(t)

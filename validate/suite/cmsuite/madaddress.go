@@ -12,13 +12,7 @@ import (
 
 // Addresses of datagrams: those that cannot be valid, and the route of the response.
 
-var MADAddr01 = datagrams.Must("MAD-Addr-01", "CI access layer", "mads, Agent.Send, Do",
-	"A datagram whose address cannot be valid is rejected with InvalidParameter, or InvalidPort for another port than "+
-		"the agent's. Nothing is sent, and later datagrams are not affected.")
-
-var _ = datagrams.Add("mad.address.invalid", "datagrams to addresses that cannot be valid", addressInvalid, MADAddr01)
-
-func addressInvalid(t *validate.T) {
+var _ = datagrams.Add("mad.address.invalid", "datagrams to addresses that cannot be valid", func(t *validate.T) {
 	a, b := sides(t)
 	from, to := a.agent(vendor()), b.agent(vendor(mad.Send))
 	port := a.ca.Port
@@ -66,14 +60,15 @@ func addressInvalid(t *validate.T) {
 		kit.SameBytes(t, "datagram after "+v.name, recv(t, to, "datagram after "+v.name).MAD, good)
 	}
 	none(t, to, "datagrams to addresses that are not valid")
-}
-
-var MADAddr02 = datagrams.Must("MAD-Addr-02", "IBTA 13.5.4.2", "mads, Received.From",
-	"The response address of a datagram with a GRH has the GIDs exchanged, the flow label and traffic class of the "+
-		"datagram, and hop limit 255. It has the service level of the datagram.")
+}, datagrams.Must("MAD-Addr-01", "CI access layer", "mads, Agent.Send, Do",
+	"A datagram whose address cannot be valid is rejected with InvalidParameter, or InvalidPort for another port "+
+		"than the agent's. Nothing is sent, and later datagrams are not affected."))
 
 var _ = datagrams.Needing(validate.Needs{Links: []ci.Link{ci.LinkInfiniBand}}).Add("mad.address.grh",
-	"the source address of datagrams with a GRH", addressGRH, MADAddr02)
+	"the source address of datagrams with a GRH", addressGRH,
+	datagrams.Must("MAD-Addr-02", "IBTA 13.5.4.2", "mads, Received.From",
+		"The response address of a datagram with a GRH has the GIDs exchanged, the flow label and traffic class of "+
+			"the datagram, and hop limit 255. It has the service level of the datagram."))
 
 func addressGRH(t *validate.T) {
 	a, b := sides(t)

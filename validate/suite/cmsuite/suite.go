@@ -8,8 +8,7 @@ import (
 
 // Suite returns all areas.
 func Suite() validate.Suite {
-	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups,
-		proposals, forgeries, kitRules)
+	return validate.NewSuite("cm", datagrams, connects, requests, answers, ends, lookups)
 }
 
 // area returns an empty area of the suite.

@@ -1,21 +1,18 @@
 // Package modelsuite has the cases that compare a driver with the reference model of the Channel Interface
-// (validate/model/explore), and cases of rules that need losses, time or several goroutines, which the model does not
+// (validate/explore), and cases of rules that need losses, time or several goroutines, which the model does not
 // reach yet.
 package modelsuite
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"ciddk/ci"
 	"ciddk/validate"
+	"ciddk/validate/explore"
 	"ciddk/validate/kit"
-	"ciddk/validate/model/explore"
 	"ciddk/validate/req"
 )
 
@@ -39,15 +36,21 @@ func Suite() validate.Suite {
 		return c
 	}
 	with := func(c validate.Case, f validate.Feature) validate.Case { c.Feature = f; return c }
+	patient := func(c validate.Case, d time.Duration) validate.Case { c.Timeout = d; return c }
 	impair := validate.Needs{Impair: true}
-	walk := rc("explore", "random verbs, compared with a model", compare, validate.Needs{MayImpair: true},
-		append([]string{"SAS-0-01"}, explored...)...)
-	walk.Timeout = 30 * time.Second
+	final := func(c validate.Case) validate.Case { c.Final = true; return c }
+	walk := func(id, title string, c explore.Config) validate.Case {
+		run := func(t *validate.T) { explore.Judge(t, c, t.HCAs(), explored...) }
+		return final(patient(rc(id, title, run, validate.Needs{MayImpair: true},
+			append([]string{"SAS-0-01"}, explored...)...), 2*time.Minute))
+	}
 	return validate.Suite{
 		Name:         "model",
 		Requirements: []req.Requirement{partition, pkeyCount, parallel},
 		Cases: []validate.Case{
-			walk,
+			walk("combinations", "pairs of features, compared with a model",
+				explore.Config{Rows: 400, Traces: 400, Least: 120}),
+			walk("explore", "random verbs, compared with a model", explore.Config{Traces: 200, Least: 60}),
 			rc("read-late", "a READ that is repeated after its region is deregistered", lateRead, impair,
 				"CI-DeregisterMR-03"),
 			rc("drain-read", "SQD with a READ outstanding", drainRead, impair, "CI-SQD-02", "CI-SQD-01"),
@@ -65,53 +68,29 @@ func Suite() validate.Suite {
 			with(rc("pkey-changed", "the P_Key of connected QPs follows the table", changedKeys, validate.Needs{
 				Caps:  ci.CapUD | ci.CapAV | ci.CapLocalMAD | ci.CapPKeyCounter,
 				Links: []ci.Link{ci.LinkInfiniBand}, HCAs: 2}, partition.ID), validate.FeatureUD),
+			with(rc("apm-pkey", "a path with another P_Key", migratedKey, validate.Needs{
+				Caps:  ci.CapAPM | ci.CapLocalMAD,
+				Links: []ci.Link{ci.LinkInfiniBand}, HCAs: 2}, "CI-APM-02"), validate.FeatureAPM),
 			with(rc("fmr-remap", "an FMR that is mapped again has the new pages only", remap,
 				validate.Needs{Caps: ci.CapFMR}, "CI-MapFMR-01"), validate.FeatureMROpt),
-			rc("locks", "control verbs on shared objects from several goroutines", crossing, validate.Needs{},
-				parallel.ID),
+			final(rc("locks", "control verbs on shared objects from several goroutines", crossing, validate.Needs{},
+				parallel.ID)),
+			final(patient(rc("verb-pairs", "each pair of verbs of an object at the same time", pairs, validate.Needs{},
+				parallel.ID), 30*time.Second)),
+			final(rc("traffic", "posts and polls of one queue from several goroutines", traffic, validate.Needs{},
+				parallel.ID)),
+			final(rc("destroys", "Destroy of one object from several goroutines", destroys, validate.Needs{},
+				parallel.ID)),
 			rc("solicited-errors", "a CQ armed for solicited completions, and each error of a send", solicitedErrors,
 				validate.Needs{}, "CI-Notify-04"),
 		},
 	}
 }
 
-// explored are rules that the explorer charges. Others that it finds broken are named in the failure.
+// explored lists the rules of the case model.explore. If the explorer finds another rule broken, the failure names it.
 var explored = []string{"CI-ResizeCQ-01", "CI-ModifyAV-01", "CI-Teardown-08", parallel.ID, "CI-SQD-02",
-	"CI-EventComm-01", "CI-MapFMR-02", "CI-UnmapFMR-01", "CI-ModifyMR-01", "CI-ModifyMR-02", "IBTA-9.9-07",
-	"IBTA-9.9-09"}
-
-// compareTime limits the time of model.explore.
-const compareTime = 5 * time.Second
-
-func compare(t *validate.T) {
-	ctx, stop := context.WithTimeout(t.Context(), compareTime)
-	defer stop()
-	n, f, err := explore.Explore(ctx, explore.Config{
-		Seed: t.Seed(), Traces: 200, Limit: time.Second, ShrinkTime: 2 * time.Second,
-		Open: func(context.Context) (*validate.Target, error) {
-			return &validate.Target{HCAs: t.HCAs(), Impair: t.Impairing()}, nil
-		},
-	})
-	if err != nil {
-		t.Harness("%v", err)
-	}
-	t.Logf("%d traces", n)
-	if f == nil {
-		return
-	}
-	for line := range strings.Lines(f.Story()) {
-		t.Logf("%s", strings.TrimRight(line, "\n"))
-	}
-	v := f.Violation
-	x := validate.Failure{Where: v.Where + " (rule " + string(v.Rule) + ")", Expected: v.Expected, Got: v.Got}
-	if slices.Contains(explored, string(v.Rule)) {
-		x.Rule = string(v.Rule)
-	}
-	if v.Doubt {
-		x.Doubt = validate.DoubtTime
-	}
-	t.Fail(x)
-}
+	"CI-EventComm-01", "CI-MapFMR-02", "CI-UnmapFMR-01", "CI-ModifyMR-01", "CI-ModifyMR-02", "CI-ModifyMR-03",
+	"CI-PostSend-03", "IBTA-9.9-07", "IBTA-9.9-09"}
 
 // lateRead posts a READ on a link that loses half of its packets, and deregisters its region at once. If the response
 // was lost, the READ is repeated. It may complete with what the region had, or with an error, but not with what the
@@ -147,14 +126,20 @@ func lateRead(t *validate.T) {
 	}
 }
 
-// drainRead moves a QP to SQD while its READ cannot be answered. It is drained when the READ has completed.
+// drainRead moves a QP to SQD while its READ cannot be answered. It is drained when the READ has completed. A fenced
+// request behind it has not begun then, and waits for RTS.
 func drainRead(t *validate.T) {
 	p := kit.RC(t, kit.AckTime(14), kit.Retry(7))
 	drain(t, p, func(id uint64) {
 		t.Impair(validate.Impairment{Cut: true})
-		p.A.Send(p.A.RDMA(ci.OpRead, id, 0, 64, p.B, 0))
-	}, func(uint64) { t.Impair(validate.Impairment{}) })
+		fenced := p.A.RDMA(ci.OpWrite, id+behind, 0, 64, p.B, 0)
+		fenced.Flags |= ci.SendFence
+		p.A.Send(p.A.RDMA(ci.OpRead, id, 0, 64, p.B, 0), fenced)
+	}, func(uint64) { t.Impair(validate.Impairment{}) }, behind)
 }
+
+// behind is added to the id of a request for that of the one behind it.
+const behind = 100
 
 // drainRNR moves a QP to SQD while its SEND waits for a receive.
 func drainRNR(t *validate.T) {
@@ -165,8 +150,16 @@ func drainRNR(t *validate.T) {
 	}, func(id uint64) { p.B.Recv(p.B.RecvWR(id, 64, 8)) })
 }
 
-// drain moves a QP to SQD while a request that begin posts cannot complete, and has it complete with end.
-func drain(t *validate.T, p *kit.Pair, begin, end func(id uint64)) {
+// drain moves a QP to SQD while a request that begin posts cannot complete, and has it complete with end. The requests
+// with the ids of later added to its own complete in RTS.
+func drain(t *validate.T, p *kit.Pair, begin, end func(id uint64), later ...uint64) {
+	resume := func(id uint64) {
+		f, a := ci.BackToRTS()
+		kit.OK(t, p.A.Modify(f, a), "QP.Modify to RTS")
+		for _, n := range later {
+			p.A.CQ.WaitOK(id + n)
+		}
+	}
 	for round := range 3 {
 		id := uint64(round + 1)
 		begin(id)
@@ -176,6 +169,7 @@ func drain(t *validate.T, p *kit.Pair, begin, end func(id uint64)) {
 		if a, err := p.A.Query(); err == nil && a.State == ci.QPSQD && len(p.A.Events.All()) == round+1 {
 			end(id)
 			notBegun(t, p.A, id)
+			resume(id)
 			continue
 		}
 		p.A.WantState(ci.QPSQDraining)
@@ -187,8 +181,10 @@ func drain(t *validate.T, p *kit.Pair, begin, end func(id uint64)) {
 		p.A.CQ.WaitOK(id)
 		p.A.Becomes(ci.QPSQD)
 		p.A.Events.Wait(ci.EventSQDrained)
-		f, a = ci.BackToRTS()
-		kit.OK(t, p.A.Modify(f, a), "QP.Modify to RTS")
+		if len(later) > 0 {
+			p.A.CQ.Quiet(20 * time.Millisecond)
+		}
+		resume(id)
 		f, a = ci.ToSQD(false) // which raises no event, as the next round would see
 		kit.OK(t, p.A.Modify(f, a), "QP.Modify to SQD without an event")
 		p.A.Becomes(ci.QPSQD)
@@ -276,19 +272,38 @@ func rnrRestored(t *validate.T) {
 	}
 }
 
-// noTimeout sends to a QP that does not answer, without a timeout. The request neither fails nor completes.
+// noTimeout sends to a QP that does not answer, without a timeout and with the longest. The request neither fails nor
+// completes.
 func noTimeout(t *validate.T) {
-	p := kit.RC(t, kit.AckTime(0), kit.Retry(0))
-	p.B.QP.To(ci.QPReset)
-	p.A.Send(p.A.SendWR(1, 0, 8))
-	p.A.CQ.Quiet(600 * time.Millisecond)
-	p.A.WantState(ci.QPRTS)
+	a, b := kit.OpenPair(t)
+	list := []ci.TimeExp{0, 20, 31}
+	var ends []*kit.End
+	for _, ack := range list {
+		c := kit.Options(a, b, kit.Type(ci.RC), kit.AckTime(ack), kit.Retry(0))
+		x, y := a.End(c), b.End(c)
+		kit.Connect(x.QP, y.QP)
+		y.To(ci.QPReset)
+		x.Send(x.SendWR(1, 0, 8))
+		ends = append(ends, x)
+	}
+	begin := time.Now()
+	for i, x := range ends {
+		t.Step("timeout %d", list[i])
+		x.CQ.Quiet(max(600*time.Millisecond-time.Since(begin), time.Millisecond))
+		x.WantState(ci.QPRTS)
+	}
 }
 
-// wrapLossy sends messages of several packets that begin at each PSN around the wrap, with losses.
+// wrapLossy sends messages of several packets that begin at each PSN around the wrap, with losses. They are written to
+// and read from addresses on both sides of 4 GiB.
 func wrapLossy(t *validate.T) {
 	const packets = 5
 	p := kit.RC(t, kit.MTU(ci.MTU256), kit.AckTime(14), kit.Retry(7))
+	const half = 4096
+	mem := kit.Pages(2*half, half)
+	mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Access: kit.AllAccess, IOVA: 1<<32 - half})
+	kit.OK(t, err, "PD.RegisterMR")
+	kit.Own(t, mr, "MR")
 	for back := range ci.PSN(packets + 1) {
 		for _, e := range []*kit.End{p.A, p.B} {
 			e.QP.To(ci.QPReset)
@@ -301,7 +316,10 @@ func wrapLossy(t *validate.T) {
 		p.B.Recv(p.B.RecvWR(1, 0, n))
 		p.A.Send(p.A.SendWR(1, 0, n))
 		p.A.CQ.WaitOK(1) // by an ACK of its own, of the PSN before the wrap in one of the rounds
-		p.A.Send(p.A.RDMA(ci.OpWrite, 2, 0, n, p.B, 8192), p.A.RDMA(ci.OpRead, 3, 8192, n, p.B, 8192))
+		write, read := p.A.RDMA(ci.OpWrite, 2, 0, n, p.B, 0), p.A.RDMA(ci.OpRead, 3, 8192, n, p.B, 0)
+		write.Remote = mr.Region().Remote(half - n/2) // across 4 GiB
+		read.Remote = write.Remote
+		p.A.Send(write, read)
 		p.A.CQ.WaitOK(2, 3)
 		p.B.RecvCQ.WaitOK(1)
 		t.Impair(validate.Impairment{})
@@ -415,6 +433,45 @@ func changedKeys(t *validate.T) {
 	until(func() bool { n, err := y.RecvCQ.Poll(make([]ci.WC, 1)); return n > 0 && err == nil }, "received", "none")
 }
 
+// migratedKey has a connection migrate to a path with another P_Key. The QPs then use that and not the old one, which
+// the ports no longer share.
+func migratedKey(t *validate.T) {
+	p := kit.RC(t)
+	for i, e := range []*kit.End{p.A, p.B} {
+		old := e.QP.CA.Port.PKeys
+		if len(old) < 2 {
+			t.Skip("the P_Key table has %d entries", len(old))
+		}
+		t.Cleanup(func() { setPKeys(t, e.QP.CA, old...) })
+		setPKeys(t, e.QP.CA, old[0], 0x8123)
+		peer := []*kit.End{p.B, p.A}[i]
+		to := ci.Path{AV: e.QP.CA.AddressOf(peer.QP.CA), AckTimeout: e.Config.AckTimeout, PKeyIndex: 1}
+		kit.OK(t, e.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{Alternate: to, APM: ci.APMRearm}),
+			"QP.Modify of an alternate path with another P_Key")
+	}
+	isArmed := func(e *kit.End) bool {
+		a, err := e.Query()
+		kit.OK(t, err, "QP.Query")
+		return a.APM == ci.APMArmed
+	}
+	for range 4 {
+		p.A.Exchange(p.B, 100)
+		p.B.Exchange(p.A, 100)
+	}
+	kit.True(t, isArmed(p.A) && isArmed(p.B), "QPAttr.APM after four messages in each direction", "Armed", "not")
+	kit.OK(t, p.A.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}), "QP.Modify of an armed QP to Migrated")
+	p.A.Exchange(p.B, 100)
+	p.B.Exchange(p.A, 100)
+	setPKeys(t, p.A.QP.CA, 0x8777, 0x8123)
+	p.A.Exchange(p.B, 100)
+	p.B.Exchange(p.A, 100)
+	for _, e := range []*kit.End{p.A, p.B} {
+		a, err := e.Query()
+		kit.OK(t, err, "QP.Query")
+		kit.Equal(t, "QPAttr.Primary.PKeyIndex after the migration", a.Primary.PKeyIndex, 1)
+	}
+}
+
 // pkeyErrors returns the counter of a port. One that is saturated would not grow, and is set to 0.
 func pkeyErrors(t *validate.T, ca *kit.CA) uint16 {
 	a, err := ca.Query()
@@ -507,7 +564,7 @@ func crossing(t *validate.T) {
 		wg.Add(1)
 		t.Go(func() {
 			defer wg.Done()
-			for time.Now().Before(end) {
+			for n := 0; n < leastCalls || time.Now().Before(end); n++ {
 				err := f()
 				if _, full := errors.AsType[*validate.LimitError](err); err != nil && !full {
 					t.Report(validate.Failure{Where: "control verbs in parallel", Expected: "success",

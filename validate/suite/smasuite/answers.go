@@ -16,11 +16,11 @@ var answers = area()
 var readable = []uint16{mad.AttrNodeDescription, mad.AttrNodeInfo, mad.AttrPortInfo, mad.AttrGUIDInfo,
 	mad.AttrPKeyTable}
 
-var SMAAnswer01 = answers.Must("SMA-Answer-01", "IBTA 14.2.1", verb,
-	"A response repeats all bytes of the request's header but method and status, and has zeros in reserved fields.")
-
 var _ = answers.Add("sma.answer.bytes",
-	"all bytes of responses outside of the attribute, by LID and by directed route", answerBytes, SMAAnswer01)
+	"all bytes of responses outside of the attribute, by LID and by directed route", answerBytes,
+	answers.Must("SMA-Answer-01", "IBTA 14.2.1", verb,
+		"A response repeats all bytes of the request's header but method and status, and has zeros in reserved "+
+			"fields."))
 
 func answerBytes(t *validate.T) {
 	p := open(t)
@@ -50,12 +50,7 @@ func answerBytes(t *validate.T) {
 	}
 }
 
-var SMAAnswer02 = answers.Must("SMA-Answer-02", "IBTA 13.4.7", verb,
-	"A request of an unknown base version, class version or class has status 0x0004.")
-
-var _ = answers.Add("sma.answer.version", "unknown versions and classes", answerVersion, SMAAnswer02)
-
-func answerVersion(t *validate.T) {
+var _ = answers.Add("sma.answer.version", "unknown versions and classes", func(t *validate.T) {
 	p := open(t)
 	type variant struct {
 		name   string
@@ -74,25 +69,22 @@ func answerVersion(t *validate.T) {
 		v.change(&q.Header)
 		p.do(q, mad.StatusBadVersion)
 	}
-}
+}, answers.Must("SMA-Answer-02", "IBTA 13.4.7", verb,
+	"A request of an unknown base version, class version or class has status 0x0004."))
 
-var SMAAnswer03 = answers.Must("SMA-Answer-03", "IBTA 13.4.7", verb,
-	"A method that subnet management does not have has status 0x0008.")
-
-var _ = answers.Add("sma.answer.method", "methods of other classes", answerMethod, SMAAnswer03)
-
-func answerMethod(t *validate.T) {
+var _ = answers.Add("sma.answer.method", "methods of other classes", func(t *validate.T) {
 	p := open(t)
 	for _, m := range kit.Variants(t, "method", []mad.Method{mad.GetTable, mad.Delete, 0x7f}) {
 		p.do(p.smp(m, mad.AttrNodeInfo, 0), mad.StatusBadMethod)
 	}
-}
+}, answers.Must("SMA-Answer-03", "IBTA 13.4.7", verb,
+	"A method that subnet management does not have has status 0x0008."))
 
-var SMAAnswer04 = answers.Must("SMA-Answer-04", "IBTA 14.2.5", verb,
+var smaAnswer04 = answers.Must("SMA-Answer-04", "IBTA 14.2.5", verb,
 	"An attribute that adapters do not have, or not with the method, has status 0x000c.")
 
 var _ = answers.Add("sma.answer.attribute", "attributes of switches and managers, and Sets of what is read only",
-	direct(answerAttribute), SMAAnswer04)
+	direct(answerAttribute), smaAnswer04)
 
 func answerAttribute(p *port) {
 	t := p.t
@@ -121,10 +113,10 @@ func answerAttribute(p *port) {
 	}
 }
 
-var SMAAnswer05 = answers.Must("SMA-Answer-05", "IBTA 14.2.5", verb,
+var smaAnswer05 = answers.Must("SMA-Answer-05", "IBTA 14.2.5", verb,
 	"A modifier beyond the end of a table, or of another port, has status 0x001c.")
 
-var _ = answers.Add("sma.answer.modifier", "blocks beyond the end of tables", direct(answerModifier), SMAAnswer05)
+var _ = answers.Add("sma.answer.modifier", "blocks beyond the end of tables", direct(answerModifier), smaAnswer05)
 
 func answerModifier(p *port) {
 	t := p.t
@@ -174,12 +166,7 @@ func answerModifier(p *port) {
 	}
 }
 
-var SMAAnswer06 = answers.Must("SMA-Answer-06", "IBTA 13.4.5", verb,
-	"A response, a trap and a trap repress have no response.")
-
-var _ = answers.Add("sma.answer.none", "datagrams without a response", answerNone, SMAAnswer06)
-
-func answerNone(t *validate.T) {
+var _ = answers.Add("sma.answer.none", "datagrams without a response", func(t *validate.T) {
 	p := open(t)
 	for _, m := range kit.Variants(t, "method", []mad.Method{mad.GetResp, mad.Trap, mad.TrapRepress, mad.Send,
 		mad.ReportResp}) {
@@ -198,14 +185,15 @@ func answerNone(t *validate.T) {
 				"zeros, since no response is due", "a response")
 		}
 	}
-}
+}, answers.Must("SMA-Answer-06", "IBTA 13.4.5", verb,
+	"A response, a trap and a trap repress have no response."))
 
-var SMAAnswer07 = answers.Must("SMA-Answer-07", "IBTA 13.4.5", verb,
+var smaAnswer07 = answers.Must("SMA-Answer-07", "IBTA 13.4.5", verb,
 	"The attribute in the response to a Get does not depend on the attribute in the request.")
 
 var _ = answers.Add("sma.answer.data",
 	"each attribute and block, read by requests with zeros and with ones as their data", direct(answerData),
-	SMAAnswer07)
+	smaAnswer07)
 
 func answerData(p *port) {
 	t := p.t

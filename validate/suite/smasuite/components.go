@@ -12,11 +12,11 @@ import (
 // The components of PortInfo that a Set changes, one by one.
 var components = area()
 
-var SMAComp01 = components.Must("SMA-Comp-01", "IBTA 14.2.5.6", verb,
+var smaComp01 = components.Must("SMA-Comp-01", "IBTA 14.2.5.6", verb,
 	"A Set of PortInfo changes each component that is not read only, in its response and in a later Get.")
 
 var _ = components.Add("sma.component.set", "each component of PortInfo that a Set changes", direct(componentSet),
-	SMAComp01)
+	smaComp01)
 
 func componentSet(p *port) {
 	t := p.t
@@ -79,12 +79,12 @@ func hasExtendedSpeeds(i *mad.PortInfo) bool {
 // lowest returns the lowest bit that is set.
 func lowest(set uint8) uint8 { return set & -set }
 
-var SMAComp02 = components.Must("SMA-Comp-02", "IBTA 14.2.5.6", verb,
-	"Zero in LinkWidthEnabled, LinkSpeedEnabled, LinkSpeedExtEnabled, LinkDownDefaultState and OperationalVLs changes "+
-		"nothing. All ones in the first three enables what the port supports, and 30 in the third nothing.")
-
 var _ = components.Add("sma.component.no-change", "values that mean no change, and all supported",
-	direct(componentNoChange), SMAComp02)
+	direct(componentNoChange),
+	components.Must("SMA-Comp-02", "IBTA 14.2.5.6", verb,
+		"Zero in LinkWidthEnabled, LinkSpeedEnabled, LinkSpeedExtEnabled, LinkDownDefaultState and OperationalVLs "+
+			"changes nothing. All ones in the first three enables what the port supports, and 30 in the third "+
+			"nothing."))
 
 func componentNoChange(p *port) {
 	t := p.t
@@ -110,11 +110,11 @@ func componentNoChange(p *port) {
 	kit.Equal(t, "PortInfo after a Set of zeros", fmt.Sprintf("%+v", now), fmt.Sprintf("%+v", before))
 }
 
-var SMAComp03 = components.Must("SMA-Comp-03", "IBTA 14.2.5.6", verb,
+var smaComp03 = components.Must("SMA-Comp-03", "IBTA 14.2.5.6", verb,
 	"A Set of another value than 0 does not change a counter of violations.")
 
 var _ = components.Add("sma.component.violations", "write other values than 0 to the counters of violations",
-	direct(componentViolations), SMAComp03)
+	direct(componentViolations), smaComp03)
 
 func componentViolations(p *port) {
 	t := p.t
@@ -130,12 +130,7 @@ func componentViolations(p *port) {
 		[3]uint16{1, before.PKeyViolations, before.QKeyViolations})
 }
 
-var SMAComp04 = components.Must("SMA-Comp-04", "IBTA 14.2.5.6", verb,
-	"A Set of PortPhysicalState to Disabled takes the port down. It stays down until a Set of Polling.")
-
-var _ = components.Add("sma.component.disable", "disable the port, and enable it again", componentDisable, SMAComp04)
-
-func componentDisable(t *validate.T) {
+var _ = components.Add("sma.component.disable", "disable the port, and enable it again", func(t *validate.T) {
 	p := open(t)
 	if p.peer != nil {
 		t.Skip("the response to a Set that disables the port cannot leave it")
@@ -155,7 +150,8 @@ func componentDisable(t *validate.T) {
 	}
 	p.change(func(i *mad.PortInfo) { i.PhysState = polling })
 	p.awaitState(ci.PortInit)
-}
+}, components.Must("SMA-Comp-04", "IBTA 14.2.5.6", verb,
+	"A Set of PortPhysicalState to Disabled takes the port down. It stays down until a Set of Polling."))
 
 // awaitState waits until the port is in a state that it reaches by itself, since the other end of the link is up.
 func (p *port) awaitState(want ci.PortState) {

@@ -13,20 +13,20 @@ var consumers = linkArea()
 
 const pnp = "Client.RegisterPnP"
 
-var SMAEvent01 = consumers.Must("SMA-Event-01", "SAS 2.1", pnp, "Consumers are notified of a new LID.")
+var smaEvent01 = consumers.Must("SMA-Event-01", "SAS 2.1", pnp, "Consumers are notified of a new LID.")
 
-var SMAEvent02 = consumers.Must("SMA-Event-02", "SAS 2.1", pnp, "Consumers are notified of a new subnet manager.")
+var smaEvent02 = consumers.Must("SMA-Event-02", "SAS 2.1", pnp, "Consumers are notified of a new subnet manager.")
 
-var SMAEvent03 = consumers.Must("SMA-Event-03", "SAS 2.1", pnp, "Consumers are notified of new P_Keys.")
+var smaEvent03 = consumers.Must("SMA-Event-03", "SAS 2.1", pnp, "Consumers are notified of new P_Keys.")
 
-var SMAEvent04 = consumers.Must("SMA-Event-04", "SAS 2.1", pnp, "Consumers are notified of a new GID prefix.")
+var smaEvent04 = consumers.Must("SMA-Event-04", "SAS 2.1", pnp, "Consumers are notified of a new GID prefix.")
 
-var SMAEvent05 = consumers.Must("SMA-Event-05", "SAS 2.1", pnp, "Consumers are notified of a new SubnetTimeOut.")
+var smaEvent05 = consumers.Must("SMA-Event-05", "SAS 2.1", pnp, "Consumers are notified of a new SubnetTimeOut.")
 
-var SMAEvent06 = consumers.Must("SMA-Event-06", "IBTA 14.4.11", pnp,
+var smaEvent06 = consumers.Must("SMA-Event-06", "IBTA 14.4.11", pnp,
 	"Consumers are notified when the subnet manager wants clients to register again.")
 
-var SMAEvent07 = consumers.Must("SMA-Event-07", "SAS 2.1", pnp,
+var smaEvent07 = consumers.Must("SMA-Event-07", "SAS 2.1", pnp,
 	"Consumers are notified when the port goes down, and of each state on its way up.")
 
 // notified returns a case in which a Set from another port causes events.
@@ -46,25 +46,25 @@ func changes(id, what string, e accesslayer.PortEventType, change func(i *mad.Po
 	})
 }
 
-var _ = consumers.Case(changes("lid", "LID", accesslayer.PortLID, func(i *mad.PortInfo) { i.LID += 0x100 }), SMAEvent01)
+var _ = consumers.Case(changes("lid", "LID", accesslayer.PortLID, func(i *mad.PortInfo) { i.LID += 0x100 }), smaEvent01)
 
 var _ = consumers.Case(changes("sm", "MasterSMLID", accesslayer.PortSM,
-	func(i *mad.PortInfo) { i.MasterSMLID ^= 0x55 }), SMAEvent02)
+	func(i *mad.PortInfo) { i.MasterSMLID ^= 0x55 }), smaEvent02)
 
 var _ = consumers.Case(changes("prefix", "GidPrefix", accesslayer.PortGID,
-	func(i *mad.PortInfo) { i.GIDPrefix = 0xfec0000000000002 }), SMAEvent04)
+	func(i *mad.PortInfo) { i.GIDPrefix = 0xfec0000000000002 }), smaEvent04)
 
 var _ = consumers.Case(changes("timeout", "SubnetTimeOut", accesslayer.PortSubnetTimeout,
-	func(i *mad.PortInfo) { i.SubnetTimeout ^= 3 }), SMAEvent05)
+	func(i *mad.PortInfo) { i.SubnetTimeout ^= 3 }), smaEvent05)
 
 var _ = consumers.Case(changes("reregister", "ClientReregister", accesslayer.PortReregister,
-	func(i *mad.PortInfo) { i.ClientReregister = true }), SMAEvent06)
+	func(i *mad.PortInfo) { i.ClientReregister = true }), smaEvent06)
 
 var _ = consumers.Case(notified("pkeys", "P_KeyTable", func(l *linked) {
 	l.forget()
 	l.put(mad.AttrPKeyTable, 0, &mad.PKeyBlock{0xffff, 0x8123}, mad.StatusOK)
 	l.await(accesslayer.PortPKey, "a Set of P_KeyTable")
-}), SMAEvent03)
+}), smaEvent03)
 
 var _ = consumers.Case(notified("states", "PortState", func(l *linked) {
 	l.forget()
@@ -81,4 +81,4 @@ var _ = consumers.Case(notified("states", "PortState", func(l *linked) {
 		kit.Equal(l.t, "PortInfo.PortState in the response", ci.PortState(now.State), s.state)
 		l.await(s.event, "a Set of "+s.state.String())
 	}
-}), SMAEvent07)
+}), smaEvent07)

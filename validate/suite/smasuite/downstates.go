@@ -7,12 +7,10 @@ import (
 	"ciddk/validate/kit"
 )
 
-var SMAComp06 = components.Must("SMA-Comp-06", "IBTA 14.2.5.6", verb,
-	"A port whose link goes down is in the physical state that LinkDownDefaultState selects, and a Set of "+
-		"PortPhysicalState selects another one. A port that is down goes to no other logical state by a Set.")
-
 var _ = components.Add("sma.component.down", "physical states of a port while the cable is out", componentDown,
-	SMAComp06)
+	components.Must("SMA-Comp-06", "IBTA 14.2.5.6", verb,
+		"A port whose link goes down is in the physical state that LinkDownDefaultState selects, and a Set of "+
+			"PortPhysicalState selects another one. A port that is down goes to no other logical state by a Set."))
 
 // Physical states of a port.
 const sleep, polling, disabled = 1, 2, 3

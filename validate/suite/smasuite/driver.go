@@ -106,14 +106,14 @@ func shown(change func(i *mad.PortInfo)) execution {
 	}
 }
 
-var SMADriver01 = drivers.Must("SMA-Driver-01", "SAS 2.1", driverVerb,
+var smaDriver01 = drivers.Must("SMA-Driver-01", "SAS 2.1", driverVerb,
 	"A Get of NodeDescription, NodeInfo, PortInfo, GUIDInfo or P_KeyTable that the driver does not execute is "+
 		"answered from CA.Query. Sets and other attributes have status 0x000c.")
 
 var _ = drivers.Add("sma.driver.attributes", "a driver that executes no attribute", func(t *validate.T) {
 	s := &script{query: func(a *ci.CAAttr) { unlike(a, 17, 65) }, local: hasNone}
 	fromAttributes(scripted(t, s))
-}, SMADriver01)
+}, smaDriver01)
 
 var _ = drivers.Add("sma.driver.without", "a driver without CA.LocalMAD, and without a system image GUID",
 	func(t *validate.T) {
@@ -123,7 +123,7 @@ var _ = drivers.Add("sma.driver.without", "a driver without CA.LocalMAD, and wit
 			a.SystemGUID = 0
 		}, local: func(*ci.AVAttr, *ci.MAD, *ci.MAD, func() error) error { return errors.New("not claimed") }}
 		fromAttributes(scripted(t, s))
-	}, SMADriver01)
+	}, smaDriver01)
 
 // unlike changes attributes of the ports so that no two are alike, and makes tables longer than a block of them.
 func unlike(a *ci.CAAttr, numGIDs, numPKeys int) {
@@ -203,13 +203,7 @@ func fromAttributes(l *linked) {
 	}
 }
 
-var SMADriver02 = drivers.Must("SMA-Driver-02", "SAS 2.1", driverVerb,
-	"A request that the driver does not answer, or in which it fails, has no response.")
-
-var _ = drivers.Add("sma.driver.unanswered", "a driver that fails, and one that answers nothing", driverUnanswered,
-	SMADriver02)
-
-func driverUnanswered(t *validate.T) {
+var _ = drivers.Add("sma.driver.unanswered", "a driver that fails, and one that answers nothing", func(t *validate.T) {
 	s := &script{local: func(_ *ci.AVAttr, in, out *ci.MAD, next func() error) error {
 		switch binary.BigEndian.Uint16(in[16:]) {
 		case mad.AttrNodeDescription:
@@ -230,58 +224,50 @@ func driverUnanswered(t *validate.T) {
 	for _, attr := range readable {
 		l.do(l.smp(mad.Get, attr, 0), mad.StatusOK)
 	}
-}
-
-var SMADriver03 = drivers.Must("SMA-Driver-03", "SAS 2.1", driverVerb,
-	"CA.LocalMAD receives the port and the LID that a request came from, and no address with one of the port itself.")
+}, drivers.Must("SMA-Driver-02", "SAS 2.1", driverVerb,
+	"A request that the driver does not answer, or in which it fails, has no response."))
 
 var _ = drivers.Add("sma.driver.source",
-	"the address at CA.LocalMAD, of requests from the link and from the port itself", driverSource, SMADriver03)
-
-func driverSource(t *validate.T) {
-	sources := make(chan *ci.AVAttr, 1000)
-	s := &script{}
-	l := scripted(t, s)
-	s.execute(func(src *ci.AVAttr, in, _ *ci.MAD, next func() error) error {
-		if binary.BigEndian.Uint32(in[20:]) == 0x5555 {
-			sources <- src
+	"the address at CA.LocalMAD, of requests from the link and from the port itself", func(t *validate.T) {
+		sources := make(chan *ci.AVAttr, 1000)
+		s := &script{}
+		l := scripted(t, s)
+		s.execute(func(src *ci.AVAttr, in, _ *ci.MAD, next func() error) error {
+			if binary.BigEndian.Uint32(in[20:]) == 0x5555 {
+				sources <- src
+			}
+			return next()
+		})
+		l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0x5555), mad.StatusOK)
+		src := <-sources
+		kit.True(t, src != nil, "address at CA.LocalMAD of a request from the link", "an address", "nil")
+		kit.Equal(t, "port and LID at CA.LocalMAD", [2]uint32{uint32(src.Port), uint32(src.DLID)},
+			[2]uint32{uint32(l.ca.Port.Num), uint32(l.peer.ca.Port.LID)})
+		for _, attr := range []uint16{mad.AttrVendorDiag, 0xff00, 0xffff} {
+			q := l.smp(mad.Get, attr, 0x5555)
+			l.try(q) // the driver chooses the response
+			select {
+			case src := <-sources:
+				kit.True(t, src != nil, "address at CA.LocalMAD of "+name(q), "an address", "nil")
+			default:
+				t.Failf(name(q)+" at CA.LocalMAD, an attribute that adapters may have", "the request", "none")
+			}
 		}
-		return next()
-	})
-	l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0x5555), mad.StatusOK)
-	src := <-sources
-	kit.True(t, src != nil, "address at CA.LocalMAD of a request from the link", "an address", "nil")
-	kit.Equal(t, "port and LID at CA.LocalMAD", [2]uint32{uint32(src.Port), uint32(src.DLID)},
-		[2]uint32{uint32(l.ca.Port.Num), uint32(l.peer.ca.Port.LID)})
-	for _, attr := range []uint16{mad.AttrVendorDiag, 0xff00, 0xffff} {
-		q := l.smp(mad.Get, attr, 0x5555)
-		l.try(q) // the driver chooses the response
-		select {
-		case src := <-sources:
-			kit.True(t, src != nil, "address at CA.LocalMAD of "+name(q), "an address", "nil")
-		default:
-			t.Failf(name(q)+" at CA.LocalMAD, an attribute that adapters may have", "the request", "none")
-		}
-	}
-	a, err := l.mads.Register(mads.AgentConfig{Name: "own", Port: mads.Port{CA: l.ca.Attr.GUID, Num: l.ca.Port.Num},
-		SubnetManagement: true})
-	kit.OK(t, err, "mads.Manager.Register")
-	t.Cleanup(func() { _ = a.Close() })
-	q := l.outgoing()
-	q.Modifier = 0x5555
-	q.SetHops(0, 0)
-	_, err = a.Do(t.Context(), outgoingMessage(q, permissive))
-	kit.OK(t, err, "mads.Agent.Do to the own port")
-	kit.True(t, <-sources == nil, "address at CA.LocalMAD of a request of the port itself", "nil", "an address")
-}
+		a, err := l.mads.Register(mads.AgentConfig{Name: "own", Port: mads.Port{CA: l.ca.Attr.GUID, Num: l.ca.Port.Num},
+			SubnetManagement: true})
+		kit.OK(t, err, "mads.Manager.Register")
+		t.Cleanup(func() { _ = a.Close() })
+		q := l.outgoing()
+		q.Modifier = 0x5555
+		q.SetHops(0, 0)
+		_, err = a.Do(t.Context(), outgoingMessage(q, permissive))
+		kit.OK(t, err, "mads.Agent.Do to the own port")
+		kit.True(t, <-sources == nil, "address at CA.LocalMAD of a request of the port itself", "nil", "an address")
+	}, drivers.Must("SMA-Driver-03", "SAS 2.1", driverVerb,
+		"CA.LocalMAD receives the port and the LID that a request came from, and no address with one of the port "+
+			"itself."))
 
-var SMADriver04 = drivers.Must("SMA-Driver-04", "IBTA 14.2.4", driverVerb,
-	"The kit protects a port with the M_Key that the driver shows its owner, until a Set through the kit gives it "+
-		"another one.")
-
-var _ = drivers.Add("sma.driver.key", "a driver whose port has an M_Key", driverKey, SMADriver04)
-
-func driverKey(t *validate.T) {
+var _ = drivers.Add("sma.driver.key", "a driver whose port has an M_Key", func(t *validate.T) {
 	const otherKey = 0x5566778811223344
 	s := &script{}
 	l := scripted(t, s)
@@ -341,13 +327,14 @@ func driverKey(t *validate.T) {
 	l.get(mad.AttrPortInfo, other, &i)
 	kit.Equal(t, "PortInfo of another port", fmt.Sprintf("%+v", i), fmt.Sprintf("%+v", want))
 	protected("after PortInfo of another port", true)
-}
-
-var SMADriver05 = drivers.Must("SMA-Driver-05", "IBTA 14.2.5.6", driverVerb,
-	"MKeyViolations of the response is what the driver has counted and what the kit has counted, at most 65,535.")
+}, drivers.Must("SMA-Driver-04", "IBTA 14.2.4", driverVerb,
+	"The kit protects a port with the M_Key that the driver shows its owner, until a Set through the kit gives "+
+		"it another one."))
 
 var _ = drivers.Add("sma.driver.violations",
-	"violations that the driver has counted, and violations that it has not seen", driverViolations, SMADriver05)
+	"violations that the driver has counted, and violations that it has not seen", driverViolations,
+	drivers.Must("SMA-Driver-05", "IBTA 14.2.5.6", driverVerb,
+		"MKeyViolations of the response is what the driver has counted and what the kit has counted, at most 65,535."))
 
 func driverViolations(t *validate.T) {
 	s := &script{}
@@ -366,7 +353,7 @@ func driverViolations(t *validate.T) {
 }
 
 var _ = drivers.Add("sma.driver.key-attributes", "a driver that executes Sets of PortInfo, and no Gets",
-	driverKeyAttributes, SMADriver01)
+	driverKeyAttributes, smaDriver01)
 
 func driverKeyAttributes(t *validate.T) {
 	s := &script{local: func(src *ci.AVAttr, in, out *ci.MAD, next func() error) error {
@@ -404,46 +391,42 @@ func driverKeyAttributes(t *validate.T) {
 	}
 }
 
-var SMADriver06 = drivers.Must("SMA-Driver-06", "IBTA 14.2.4", driverVerb,
-	"When the lease of an M_Key ends at the kit, the protection level of the driver is 0, too. Nothing else of its "+
-		"PortInfo changes.")
-
-var _ = drivers.Add("sma.driver.lease", "a lease of one second that runs out at the kit, and not at the driver",
-	driverLease, SMADriver06)
-
-func driverLease(t *validate.T) {
-	s := &script{}
-	l := scripted(t, s)
-	s.execute(func(_ *ci.AVAttr, in, _ *ci.MAD, next func() error) error {
-		if q := *in; mad.Method(in[3]) == mad.Set && binary.BigEndian.Uint16(in[16:]) == mad.AttrPortInfo {
-			defer func() { *in = q }()
-			var i mad.PortInfo
-			i.Parse(in[64:])
-			i.MKeyLease = 0
-			i.Put(in[64:])
+var _ = drivers.Add("sma.driver.lease",
+	"a lease of one second that runs out at the kit, and not at the driver", func(t *validate.T) {
+		s := &script{}
+		l := scripted(t, s)
+		s.execute(func(_ *ci.AVAttr, in, _ *ci.MAD, next func() error) error {
+			if q := *in; mad.Method(in[3]) == mad.Set && binary.BigEndian.Uint16(in[16:]) == mad.AttrPortInfo {
+				defer func() { *in = q }()
+				var i mad.PortInfo
+				i.Parse(in[64:])
+				i.MKeyLease = 0
+				i.Put(in[64:])
+			}
+			return next()
+		})
+		below := func() (i mad.PortInfo) {
+			var in, out ci.MAD
+			l.smp(mad.Get, mad.AttrPortInfo, 0).Put(in[:])
+			kit.OK(t, l.ca.LocalMAD(l.ca.Port.Num, nil, &in, &out), "CA.LocalMAD of Get of PortInfo")
+			i.Parse(out[64:])
+			return i
 		}
-		return next()
-	})
-	below := func() (i mad.PortInfo) {
-		var in, out ci.MAD
-		l.smp(mad.Get, mad.AttrPortInfo, 0).Put(in[:])
-		kit.OK(t, l.ca.LocalMAD(l.ca.Port.Num, nil, &in, &out), "CA.LocalMAD of Get of PortInfo")
-		i.Parse(out[64:])
-		return i
-	}
-	l.leaseAt(2)
-	want := below()
-	kit.Equal(t, "M_KeyProtectBits of the driver before the end of the lease", want.MKeyProtect, 2)
-	if !await(t, l.isReadable) {
-		t.Failf("response to a Get with a wrong M_Key after the lease of one second", "a response", "none")
-	}
-	want.MKeyProtect = 0
-	kit.Equal(t, "PortInfo of the driver after the lease", fmt.Sprintf("%+v", below()), fmt.Sprintf("%+v", want))
-}
+		l.leaseAt(2)
+		want := below()
+		kit.Equal(t, "M_KeyProtectBits of the driver before the end of the lease", want.MKeyProtect, 2)
+		if !await(t, l.isReadable) {
+			t.Failf("response to a Get with a wrong M_Key after the lease of one second", "a response", "none")
+		}
+		want.MKeyProtect = 0
+		kit.Equal(t, "PortInfo of the driver after the lease", fmt.Sprintf("%+v", below()), fmt.Sprintf("%+v", want))
+	}, drivers.Must("SMA-Driver-06", "IBTA 14.2.4", driverVerb,
+		"When the lease of an M_Key ends at the kit, the protection level of the driver is 0, too. Nothing else of "+
+			"its PortInfo changes."))
 
 var _ = drivers.Add("sma.trap.early",
-	"violations of the M_Key before and while the driver is queried after the Sets that name the manager", trapEarly,
-	SMATrap01)
+	"violations of the M_Key before and while the driver is queried after the Sets that name the manager",
+	trapEarly, smaTrap01)
 
 func trapEarly(t *validate.T) {
 	var isSlow atomic.Bool

@@ -47,8 +47,8 @@ func newStage(t *validate.T) *stage {
 }
 
 // pair returns connected QPs of both ports. A is at the port under test.
-func (s *stage) pair(typ ci.QPType, opts ...kit.Option) *kit.Pair {
-	c := kit.Options(s.ca, s.far.ca, append(opts, kit.Type(typ))...)
+func (s *stage) pair(typ ci.QPType) *kit.Pair {
+	c := kit.Options(s.ca, s.far.ca, kit.Type(typ))
 	p := &kit.Pair{A: s.ca.End(c), B: s.far.ca.End(c)}
 	p.Connect()
 	return p
@@ -234,13 +234,7 @@ func (s *stage) arrives(pairs []*kit.Pair, ends func(p *kit.Pair) (from, to *kit
 func outward(p *kit.Pair) (from, to *kit.End) { return p.A, p.B }
 func inward(p *kit.Pair) (from, to *kit.End)  { return p.B, p.A }
 
-var SMAState01 = inactives.Must("SMA-State-01", "IBTA 7.2.7", "ci_post_send (55)",
-	"A port in Init or Armed sends no data. Requests of services without acknowledgements complete, and their packets "+
-		"are discarded.")
-
-var _ = inactives.Add("sma.state.send", "send from a port in Init and in Armed", stateSend, SMAState01)
-
-func stateSend(t *validate.T) {
+var _ = inactives.Add("sma.state.send", "send from a port in Init and in Armed", func(t *validate.T) {
 	s := newStage(t)
 	pairs := s.unacknowledged()
 	for _, state := range kit.Variants(t, "state", []ci.PortState{ci.PortInit, ci.PortArmed}) {
@@ -249,14 +243,11 @@ func stateSend(t *validate.T) {
 		s.rise(state, ci.PortActive)
 		s.arrives(pairs, outward)
 	}
-}
+}, inactives.Must("SMA-State-01", "IBTA 7.2.7", "ci_post_send (55)",
+	"A port in Init or Armed sends no data. Requests of services without acknowledgements complete, and their "+
+		"packets are discarded."))
 
-var SMAState02 = inactives.Must("SMA-State-02", "IBTA 7.2.7", "ci_post_recv (56)",
-	"A port in Init receives no data.")
-
-var _ = inactives.Add("sma.state.receive", "data arrives at a port in Init", stateReceive, SMAState02)
-
-func stateReceive(t *validate.T) {
+var _ = inactives.Add("sma.state.receive", "data arrives at a port in Init", func(t *validate.T) {
 	s := newStage(t)
 	pairs := s.unacknowledged()
 	s.enter(ci.PortInit)
@@ -264,38 +255,26 @@ func stateReceive(t *validate.T) {
 	kit.Equal(t, "state after data has arrived in Init", ci.PortState(s.info().State), ci.PortInit)
 	s.rise(ci.PortInit, ci.PortActive)
 	s.arrives(pairs, inward)
-}
+}, inactives.Must("SMA-State-02", "IBTA 7.2.7", "ci_post_recv (56)", "A port in Init receives no data."))
 
-var SMAState03 = inactives.Must("SMA-State-03", "IBTA 7.2.7", "ci_post_recv (56)", "A port in Armed receives data.")
+var smaState03 = inactives.Must("SMA-State-03", "IBTA 7.2.7", "ci_post_recv (56)", "A port in Armed receives data.")
 
-var SMAState04 = inactives.Must("SMA-State-04", "IBTA 7.2.7", "ci_query_ca (4)",
+var smaState04 = inactives.Must("SMA-State-04", "IBTA 7.2.7", "ci_query_ca (4)",
 	"The first data packet that arrives makes an armed port active.")
 
-var _ = inactives.Case(validate.Case{
-	ID:     "sma.state.armed",
-	Title:  "data of each service arrives at a port in Armed",
-	Checks: []string{SMAState04.ID},
-	Run:    stateArmed,
-}, SMAState03, SMAState04)
+var _ = inactives.With(validate.Case{Checks: []string{smaState04.ID}}).Add("sma.state.armed",
+	"data of each service arrives at a port in Armed", func(t *validate.T) {
+		s := newStage(t)
+		pairs := append(s.unacknowledged(), s.pair(ci.RC))
+		for _, p := range pairs {
+			s.enter(ci.PortArmed)
+			p.A.Recv(p.A.RecvWR(1, 0, 512))
+			message(t, p.B, p.A, longLen, "in Armed")
+			t.Charge(smaState04.ID, func() { s.awaitState(ci.PortActive) })
+		}
+	}, smaState03, smaState04)
 
-func stateArmed(t *validate.T) {
-	s := newStage(t)
-	pairs := append(s.unacknowledged(), s.pair(ci.RC))
-	for _, p := range pairs {
-		s.enter(ci.PortArmed)
-		p.A.Recv(p.A.RecvWR(1, 0, 512))
-		message(t, p.B, p.A, longLen, "in Armed")
-		t.Charge(SMAState04.ID, func() { s.awaitState(ci.PortActive) })
-	}
-}
-
-var SMAState05 = inactives.Must("SMA-State-05", "IBTA 9.7.6.1.3", "ci_post_send (55)",
-	"Requests of a reliable connection that are posted in Init or Armed are executed once the port is active.")
-
-var _ = inactives.Add("sma.state.reliable", "post to a reliable connection in Init and in Armed", stateReliable,
-	SMAState05)
-
-func stateReliable(t *validate.T) {
+var _ = inactives.Add("sma.state.reliable", "post to a reliable connection in Init and in Armed", func(t *validate.T) {
 	s := newStage(t)
 	p := s.pair(ci.RC)
 	p.B.Recv(p.B.RecvWR(1, 0, 64), p.B.RecvWR(2, 64, 64))
@@ -312,14 +291,10 @@ func stateReliable(t *validate.T) {
 	p.A.CQ.WaitOK(1, 2)
 	p.B.RecvCQ.WaitOK(1, 2)
 	kit.SameBytes(t, "both messages", p.B.Buf.Bytes[:128], want)
-}
+}, inactives.Must("SMA-State-05", "IBTA 9.7.6.1.3", "ci_post_send (55)",
+	"Requests of a reliable connection that are posted in Init or Armed are executed once the port is active."))
 
-var SMAState06 = inactives.Must("SMA-State-06", "IBTA 7.2.7", "QP0",
-	"QP0 sends and receives in Init, Armed and Active.")
-
-var _ = inactives.Add("sma.state.smp", "datagrams from and to QP0 in Init, Armed and Active", stateSMP, SMAState06)
-
-func stateSMP(t *validate.T) {
+var _ = inactives.Add("sma.state.smp", "datagrams from and to QP0 in Init, Armed and Active", func(t *validate.T) {
 	s := newStage(t)
 	s.enter(ci.PortInit)
 	for state := ci.PortInit; ; state++ {
@@ -330,39 +305,30 @@ func stateSMP(t *validate.T) {
 		}
 		s.rise(state, state+1)
 	}
-}
+}, inactives.Must("SMA-State-06", "IBTA 7.2.7", "QP0", "QP0 sends and receives in Init, Armed and Active."))
 
-var SMAState07 = inactives.Must("SMA-State-07", "IBTA 10.3.1", "ci_modify_qp (25)",
-	"QPs are created and modified, and requests are posted, in each state of the port.")
+var _ = inactives.Add("sma.state.verbs",
+	"create, connect and use QPs while the port is in Init and in Armed", func(t *validate.T) {
+		s := newStage(t)
+		for _, state := range kit.Variants(t, "state", []ci.PortState{ci.PortInit, ci.PortArmed}) {
+			s.enter(state)
+			p, d := s.pair(ci.RC), s.pair(ci.UD)
+			p.B.Recv(p.B.RecvWR(1, 0, 64))
+			p.A.Send(p.A.SendWR(1, 0, 64))
+			d.A.Send(d.A.SendWR(1, 0, shortLen))
+			d.A.CQ.WaitOK(1)
+			kit.OK(t, p.A.Modify(ci.QPFieldMinRNRTimer, ci.QPAttr{MinRNRTimer: 3}),
+				"QP.Modify from RTS to RTS in "+state.String())
+			p.A.WantState(ci.QPRTS)
+			s.rise(state, ci.PortActive)
+			p.A.CQ.WaitOK(1)
+			p.B.RecvCQ.WaitOK(1)
+			d.A.Exchange(d.B, 16)
+		}
+	}, inactives.Must("SMA-State-07", "IBTA 10.3.1", "ci_modify_qp (25)",
+		"QPs are created and modified, and requests are posted, in each state of the port."))
 
-var _ = inactives.Add("sma.state.verbs", "create, connect and use QPs while the port is in Init and in Armed",
-	stateVerbs, SMAState07)
-
-func stateVerbs(t *validate.T) {
-	s := newStage(t)
-	for _, state := range kit.Variants(t, "state", []ci.PortState{ci.PortInit, ci.PortArmed}) {
-		s.enter(state)
-		p, d := s.pair(ci.RC), s.pair(ci.UD)
-		p.B.Recv(p.B.RecvWR(1, 0, 64))
-		p.A.Send(p.A.SendWR(1, 0, 64))
-		d.A.Send(d.A.SendWR(1, 0, shortLen))
-		d.A.CQ.WaitOK(1)
-		kit.OK(t, p.A.Modify(ci.QPFieldMinRNRTimer, ci.QPAttr{MinRNRTimer: 3}),
-			"QP.Modify from RTS to RTS in "+state.String())
-		p.A.WantState(ci.QPRTS)
-		s.rise(state, ci.PortActive)
-		p.A.CQ.WaitOK(1)
-		p.B.RecvCQ.WaitOK(1)
-		d.A.Exchange(d.B, 16)
-	}
-}
-
-var SMAState08 = inactives.Must("SMA-State-08", "IBTA 7.2.7", "QP0; ci_post_send (55)",
-	"A port in Down sends and receives nothing, also not at QP0. When it is active again, its QPs can be used.")
-
-var _ = inactives.Add("sma.state.down", "traffic while the cable is out", stateDown, SMAState08)
-
-func stateDown(t *validate.T) {
+var _ = inactives.Add("sma.state.down", "traffic while the cable is out", func(t *validate.T) {
 	s := newStage(t)
 	pairs := s.unacknowledged()
 	t.SetLink(false)
@@ -395,7 +361,8 @@ func stateDown(t *validate.T) {
 	}
 	s.arrives(pairs, outward)
 	s.arrives(pairs, inward)
-}
+}, inactives.Must("SMA-State-08", "IBTA 7.2.7", "QP0; ci_post_send (55)",
+	"A port in Down sends and receives nothing, also not at QP0. When it is active again, its QPs can be used."))
 
 // awaitAttr waits until CA.Query returns a state of the port.
 func (s *stage) awaitAttr(want ci.PortState) {

@@ -43,10 +43,10 @@ func (p *port) unprotect() {
 	p.try(q)
 }
 
-var SMAKey01 = keys.Must("SMA-Key-01", "IBTA 14.2.4.1", verb,
+var smaKey01 = keys.Must("SMA-Key-01", "IBTA 14.2.4.1", verb,
 	"A Set without the port's M_Key has no response and changes nothing, at every protection level.")
 
-var _ = keys.Add("sma.key.set", "Set(PortInfo) with a wrong M_Key", direct(keySet), SMAKey01)
+var _ = keys.Add("sma.key.set", "Set(PortInfo) with a wrong M_Key", direct(keySet), smaKey01)
 
 func keySet(p *port) {
 	t := p.t
@@ -67,13 +67,13 @@ func keySet(p *port) {
 	}
 }
 
-var SMAKey02 = keys.Must("SMA-Key-02", "IBTA 14.2.4.1", verb,
+var smaKey02 = keys.Must("SMA-Key-02", "IBTA 14.2.4.1", verb,
 	"A Get without the M_Key is answered at protection levels 0 and 1, and has no response at levels 2 and 3.")
 
-var SMAKey03 = keys.Must("SMA-Key-03", "IBTA 14.2.4.1", verb,
+var smaKey03 = keys.Must("SMA-Key-03", "IBTA 14.2.4.1", verb,
 	"At protection level 1, PortInfo shows the M_Key as 0 to requests without it, and at level 0 as it is.")
 
-var _ = keys.Add("sma.key.get", "Get with a wrong M_Key at each level", direct(keyGet), SMAKey02)
+var _ = keys.Add("sma.key.get", "Get with a wrong M_Key at each level", direct(keyGet), smaKey02)
 
 func keyGet(p *port) {
 	t := p.t
@@ -97,7 +97,7 @@ func keyGet(p *port) {
 	}
 }
 
-var _ = keys.Add("sma.key.hidden", "M_Key in PortInfo at levels 0 and 1", direct(keyHidden), SMAKey03)
+var _ = keys.Add("sma.key.hidden", "M_Key in PortInfo at levels 0 and 1", direct(keyHidden), smaKey03)
 
 func keyHidden(p *port) {
 	t := p.t
@@ -110,10 +110,10 @@ func keyHidden(p *port) {
 	}
 }
 
-var SMAKey04 = keys.Must("SMA-Key-04", "IBTA 14.2.5.6", verb,
+var smaKey04 = keys.Must("SMA-Key-04", "IBTA 14.2.5.6", verb,
 	"A failed check of the M_Key adds one to MKeyViolations, and a Set of 0 clears it.")
 
-var _ = keys.Add("sma.key.violations", "count failed checks", direct(keyViolations), SMAKey04)
+var _ = keys.Add("sma.key.violations", "count failed checks", direct(keyViolations), smaKey04)
 
 func keyViolations(p *port) {
 	t := p.t
@@ -130,40 +130,30 @@ func keyViolations(p *port) {
 	kit.Equal(t, "MKeyViolations after a Set of 0", p.set(i, mad.StatusOK).MKeyViolations, 0)
 }
 
-var _ = keys.Case(validate.Case{
-	ID:      "sma.key.most",
-	Title:   "more failed checks than the counter has numbers",
-	Timeout: time.Minute,
-	Run:     keyMost,
-}, SMAKey04)
+var _ = keys.With(validate.Case{Timeout: time.Minute}).Add("sma.key.most",
+	"more failed checks than the counter has numbers", func(t *validate.T) {
+		const most = 0xffff
+		p := open(t)
+		if p.peer != nil {
+			t.Skip("needs 65,537 requests, which take long from another port")
+		}
+		p.protect(1)
+		q := p.smp(mad.Set, mad.AttrPKeyTable, 0)
+		q.MKey = wrongKey
+		for range most - 1 {
+			p.try(q)
+		}
+		for range 3 {
+			p.try(q)
+			kit.Equal(t, "MKeyViolations after 65,535 and more wrong keys", p.info().MKeyViolations, most)
+		}
+	}, smaKey04)
 
-func keyMost(t *validate.T) {
-	const most = 0xffff
-	p := open(t)
-	if p.peer != nil {
-		t.Skip("needs 65,537 requests, which take long from another port")
-	}
-	p.protect(1)
-	q := p.smp(mad.Set, mad.AttrPKeyTable, 0)
-	q.MKey = wrongKey
-	for range most - 1 {
-		p.try(q)
-	}
-	for range 3 {
-		p.try(q)
-		kit.Equal(t, "MKeyViolations after 65,535 and more wrong keys", p.info().MKeyViolations, most)
-	}
-}
-
-var SMAKey05 = keys.Must("SMA-Key-05", "IBTA 14.2.4", verb,
+var smaKey05 = keys.Must("SMA-Key-05", "IBTA 14.2.4", verb,
 	"The lease of an M_Key begins with a failed check. When it ends, the protection level is 0.")
 
-var _ = keys.Case(validate.Case{
-	ID:      "sma.key.lease",
-	Title:   "a lease of one second that runs out",
-	Timeout: 30 * time.Second,
-	Run:     direct(keyLease),
-}, SMAKey05)
+var _ = keys.With(validate.Case{Timeout: 30 * time.Second}).Add("sma.key.lease",
+	"a lease of one second that runs out", direct(keyLease), smaKey05)
 
 // leaseAt protects the port at a level with a lease of one second, and begins it with a Set that fails the check.
 func (p *port) leaseAt(level uint8) {
@@ -200,15 +190,9 @@ func keyLease(p *port) {
 	kit.Equal(t, "M_Key after the lease", i.MKey, key)
 }
 
-var SMAKey06 = keys.Must("SMA-Key-06", "IBTA 14.2.4", verb,
-	"A lease ends without effect when a request has the M_Key.")
-
-var _ = keys.Case(validate.Case{
-	ID:      "sma.key.lease-stops",
-	Title:   "leases of one second whose owner returns, before others that run out",
-	Timeout: 30 * time.Second,
-	Run:     direct(keyLeaseStops),
-}, SMAKey06)
+var _ = keys.With(validate.Case{Timeout: 30 * time.Second}).Add("sma.key.lease-stops",
+	"leases of one second whose owner returns, before others that run out", direct(keyLeaseStops),
+	keys.Must("SMA-Key-06", "IBTA 14.2.4", verb, "A lease ends without effect when a request has the M_Key."))
 
 func keyLeaseStops(p *port) {
 	t := p.t
@@ -246,10 +230,10 @@ func (p *port) isKeyShown() bool {
 	return i.MKey == key
 }
 
-var SMAKey07 = keys.Must("SMA-Key-07", "IBTA 14.2.4.1", verb,
+var smaKey07 = keys.Must("SMA-Key-07", "IBTA 14.2.4.1", verb,
 	"A trap repress without the M_Key is a violation at every protection level.")
 
-var _ = keys.Add("sma.key.repress", "a trap repress with a wrong M_Key", direct(keyRepress), SMAKey07)
+var _ = keys.Add("sma.key.repress", "a trap repress with a wrong M_Key", direct(keyRepress), smaKey07)
 
 func keyRepress(p *port) {
 	t := p.t

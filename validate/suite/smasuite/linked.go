@@ -65,7 +65,7 @@ func linkOver(t *validate.T, h ci.HCA, c mads.Config) *linked {
 // later is the clock of a machine that has been on for an hour.
 type later struct{ clock.Clock }
 
-func (c later) Now() time.Duration { return c.Clock.Now() + time.Hour }
+func (c later) Elapsed() time.Duration { return c.Clock.Elapsed() + time.Hour }
 
 // closing closes a service of the kit at the end of the case.
 func closing(t *validate.T, what string, f func() error) {

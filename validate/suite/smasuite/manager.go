@@ -87,71 +87,67 @@ func (l *linked) end(done chan result, what string) mad.SMP {
 	return r
 }
 
-var SMAManager01 = managers.Must("SMA-Manager-01", "IBTA 14.2.2.1", managerVerb,
-	"The directed route of a manager leaves its port with hop pointer 1 and is otherwise as the manager has made it. "+
-		"One that does not begin there is refused.")
-
 var _ = managers.Add("sma.manager.request",
-	"requests of a manager along directed routes that begin at its port, and others", managerRequest, SMAManager01)
-
-func managerRequest(t *validate.T) {
-	l := link(t)
-	a := l.manager()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for _, v := range kit.Variants(t, "", []struct {
-		name   string
-		change func(q *mad.SMP)
-	}{
-		{"hop pointer 1", func(q *mad.SMP) { q.SetHops(1, 1) }},
-		{"hop pointer 255", func(q *mad.SMP) { q.SetHops(255, 1) }},
-		{"64 hops", func(q *mad.SMP) { q.SetHops(0, 64) }},
-		{"255 hops", func(q *mad.SMP) { q.SetHops(0, 255) }},
-		{"hop pointer 1 and no hops", func(q *mad.SMP) { q.SetHops(1, 0) }},
-		{"port 0 in the initial path", func(q *mad.SMP) { q.InitialPath[1] = 0 }},
-		{"another port in the initial path", func(q *mad.SMP) { q.InitialPath[1]++ }},
-		{"the port at the beginning of the initial path", func(q *mad.SMP) {
-			q.InitialPath[0], q.InitialPath[1], q.InitialPath[2] = q.InitialPath[1], 77, q.InitialPath[1]
-		}},
-	}) {
+	"requests of a manager along directed routes that begin at its port, and others", func(t *validate.T) {
+		l := link(t)
+		a := l.manager()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for _, v := range kit.Variants(t, "", []struct {
+			name   string
+			change func(q *mad.SMP)
+		}{
+			{"hop pointer 1", func(q *mad.SMP) { q.SetHops(1, 1) }},
+			{"hop pointer 255", func(q *mad.SMP) { q.SetHops(255, 1) }},
+			{"64 hops", func(q *mad.SMP) { q.SetHops(0, 64) }},
+			{"255 hops", func(q *mad.SMP) { q.SetHops(0, 255) }},
+			{"hop pointer 1 and no hops", func(q *mad.SMP) { q.SetHops(1, 0) }},
+			{"port 0 in the initial path", func(q *mad.SMP) { q.InitialPath[1] = 0 }},
+			{"another port in the initial path", func(q *mad.SMP) { q.InitialPath[1]++ }},
+			{"the port at the beginning of the initial path", func(q *mad.SMP) {
+				q.InitialPath[0], q.InitialPath[1], q.InitialPath[2] = q.InitialPath[1], 77, q.InitialPath[1]
+			}},
+		}) {
+			q := l.outgoing()
+			v.change(q)
+			_, err := a.Do(ctx, outgoingMessage(q, permissive))
+			kit.True(t, err != nil, "mads.Agent.Do of a directed route with "+v.name, "an error", "success")
+		}
+		for _, hops := range kit.Variants(t, "hops", []uint8{1, 2, 63}) {
+			q := l.outgoing()
+			q.SetHops(0, hops)
+			r, done := l.begin(a, q, permissive)
+			want := *q
+			want.TID = r.TID // the services choose a part of it
+			want.SetHops(1, hops)
+			l.sameMAD(r, want)
+			l.answerRoute(r, func(back *mad.SMP) {})
+			l.end(done, "mads.Agent.StartDo")
+		}
+		t.Step("a first part by LID")
 		q := l.outgoing()
-		v.change(q)
-		_, err := a.Do(ctx, outgoingMessage(q, permissive))
-		kit.True(t, err != nil, "mads.Agent.Do of a directed route with "+v.name, "an error", "success")
-	}
-	for _, hops := range kit.Variants(t, "hops", []uint8{1, 2, 63}) {
-		q := l.outgoing()
-		q.SetHops(0, hops)
-		r, done := l.begin(a, q, permissive)
-		want := *q
-		want.TID = r.TID // the services choose a part of it
-		want.SetHops(1, hops)
-		l.sameMAD(r, want)
-		l.answerRoute(r, func(back *mad.SMP) {})
-		l.end(done, "mads.Agent.StartDo")
-	}
-	t.Step("a first part by LID")
-	q := l.outgoing()
-	q.SetHops(0, 0)
-	q.DrDLID = uint16(l.peer.ca.Port.LID)
-	r, done := l.begin(a, q, l.peer.ca.Port.LID)
-	want := *q
-	want.TID = r.TID
-	l.sameMAD(r, want)
-	l.answerRoute(r, func(back *mad.SMP) { back.SetHops(0, 0) })
-	l.end(done, "mads.Agent.StartDo")
-	t.Step("no hops")
-	for _, lid := range []uint16{mad.PermissiveLID, uint16(l.ca.Port.LID)} {
-		q = l.outgoing()
 		q.SetHops(0, 0)
-		q.DrSLID = lid
-		got, err := a.Do(ctx, outgoingMessage(q, permissive))
-		kit.OK(t, err, "mads.Agent.Do of a directed route without hops")
-		r.Parse(got.MAD)
-		kit.Equal(t, "status of "+name(q)+" without hops", mad.Status(r.Status), mad.Status(mad.StatusDirection))
-		kit.SameBytes(t, "NodeInfo by a route without hops", r.Data[:], l.nodeInfo())
-	}
-}
+		q.DrDLID = uint16(l.peer.ca.Port.LID)
+		r, done := l.begin(a, q, l.peer.ca.Port.LID)
+		want := *q
+		want.TID = r.TID
+		l.sameMAD(r, want)
+		l.answerRoute(r, func(back *mad.SMP) { back.SetHops(0, 0) })
+		l.end(done, "mads.Agent.StartDo")
+		t.Step("no hops")
+		for _, lid := range []uint16{mad.PermissiveLID, uint16(l.ca.Port.LID)} {
+			q = l.outgoing()
+			q.SetHops(0, 0)
+			q.DrSLID = lid
+			got, err := a.Do(ctx, outgoingMessage(q, permissive))
+			kit.OK(t, err, "mads.Agent.Do of a directed route without hops")
+			r.Parse(got.MAD)
+			kit.Equal(t, "status of "+name(q)+" without hops", mad.Status(r.Status), mad.Status(mad.StatusDirection))
+			kit.SameBytes(t, "NodeInfo by a route without hops", r.Data[:], l.nodeInfo())
+		}
+	}, managers.Must("SMA-Manager-01", "IBTA 14.2.2.1", managerVerb,
+		"The directed route of a manager leaves its port with hop pointer 1 and is otherwise as the manager has made "+
+			"it. One that does not begin there is refused."))
 
 // nodeInfo returns the NodeInfo of the port.
 func (l *linked) nodeInfo() []byte {
@@ -173,57 +169,46 @@ func (l *linked) answerRoute(r mad.SMP, change func(back *mad.SMP)) {
 	l.peer.send(&m)
 }
 
-var SMAManager02 = managers.Must("SMA-Manager-02", "IBTA 14.2.2.4", managerVerb,
-	"A response to a manager's directed route arrives with hop pointer 0. One that does not end there is dropped.")
-
-var _ = managers.Add("sma.manager.response", "responses to a manager that end at its port, after others",
-	managerResponse, SMAManager02)
-
-func managerResponse(t *validate.T) {
-	l := link(t)
-	a := l.manager()
-	bad := kit.Variants(t, "", []struct {
-		name   string
-		change func(back *mad.SMP)
-	}{
-		{"hop pointer 2", func(back *mad.SMP) { back.SetHops(2, 1) }},
-		{"hop pointer 3", func(back *mad.SMP) { back.SetHops(3, 1) }},
-		{"hop pointer 2 of 2", func(back *mad.SMP) { back.SetHops(2, 2) }},
-		{"hop pointer 255", func(back *mad.SMP) { back.SetHops(255, 255) }},
-		{"64 hops", func(back *mad.SMP) { back.SetHops(1, 64) }},
-		{"a last part by LID", func(back *mad.SMP) { back.DrSLID = uint16(l.ca.Port.LID) }},
-		{"DrSLID 0xff00", func(back *mad.SMP) { back.DrSLID = 0xff00 }},
-		{"DrSLID 0x00ff", func(back *mad.SMP) { back.DrSLID = 0x00ff }},
-	})
-	for _, pointer := range []uint8{1, 0} { // 0: an adapter has executed the last step
-		r, done := l.begin(a, l.outgoing(), permissive)
-		for _, v := range bad {
-			l.answerRoute(r, func(back *mad.SMP) {
-				back.Data = [mad.SMPDataLen]byte{0x11}
-				back.ReturnPath[2] = l.ca.Port.Num
-				v.change(back)
-			})
-		}
-		var sent mad.SMP
-		l.answerRoute(r, func(back *mad.SMP) {
-			back.SetHops(pointer, 1)
-			sent = *back
+var _ = managers.Add("sma.manager.response",
+	"responses to a manager that end at its port, after others", func(t *validate.T) {
+		l := link(t)
+		a := l.manager()
+		bad := kit.Variants(t, "", []struct {
+			name   string
+			change func(back *mad.SMP)
+		}{
+			{"hop pointer 2", func(back *mad.SMP) { back.SetHops(2, 1) }},
+			{"hop pointer 3", func(back *mad.SMP) { back.SetHops(3, 1) }},
+			{"hop pointer 2 of 2", func(back *mad.SMP) { back.SetHops(2, 2) }},
+			{"hop pointer 255", func(back *mad.SMP) { back.SetHops(255, 255) }},
+			{"64 hops", func(back *mad.SMP) { back.SetHops(1, 64) }},
+			{"a last part by LID", func(back *mad.SMP) { back.DrSLID = uint16(l.ca.Port.LID) }},
+			{"DrSLID 0xff00", func(back *mad.SMP) { back.DrSLID = 0xff00 }},
+			{"DrSLID 0x00ff", func(back *mad.SMP) { back.DrSLID = 0x00ff }},
 		})
-		got := l.end(done, "mads.Agent.StartDo")
-		sent.SetHops(0, 1)
-		sent.TID = got.TID
-		l.sameMAD(got, sent)
-	}
-}
+		for _, pointer := range []uint8{1, 0} { // 0: an adapter has executed the last step
+			r, done := l.begin(a, l.outgoing(), permissive)
+			for _, v := range bad {
+				l.answerRoute(r, func(back *mad.SMP) {
+					back.Data = [mad.SMPDataLen]byte{0x11}
+					back.ReturnPath[2] = l.ca.Port.Num
+					v.change(back)
+				})
+			}
+			var sent mad.SMP
+			l.answerRoute(r, func(back *mad.SMP) {
+				back.SetHops(pointer, 1)
+				sent = *back
+			})
+			got := l.end(done, "mads.Agent.StartDo")
+			sent.SetHops(0, 1)
+			sent.TID = got.TID
+			l.sameMAD(got, sent)
+		}
+	}, managers.Must("SMA-Manager-02", "IBTA 14.2.2.4", managerVerb,
+		"A response to a manager's directed route arrives with hop pointer 0. One that does not end there is dropped."))
 
-var SMAManager03 = managers.Must("SMA-Manager-03", "IBTA 14.2.2.3", managerVerb,
-	"A request to a manager along a directed route arrives with the port in its return path. The manager's response "+
-		"leaves with the hop pointer of the last hop. One that does not begin at the port is refused.")
-
-var _ = managers.Add("sma.manager.answer", "a manager answers SMInfo along a directed route", managerAnswer,
-	SMAManager03)
-
-func managerAnswer(t *validate.T) {
+var _ = managers.Add("sma.manager.answer", "a manager answers SMInfo along a directed route", func(t *validate.T) {
 	l := link(t)
 	a := l.manager()
 	q := l.directed(mad.Get, mad.AttrSMInfo)
@@ -268,14 +253,11 @@ func managerAnswer(t *validate.T) {
 	l.sameMAD(r, want)
 	_, again := l.peer.take(late, isResponse(q.TID))
 	kit.True(t, !again, fmt.Sprintf("responses to %s", name(q)), "one", "two")
-}
+}, managers.Must("SMA-Manager-03", "IBTA 14.2.2.3", managerVerb,
+	"A request to a manager along a directed route arrives with the port in its return path. The manager's "+
+		"response leaves with the hop pointer of the last hop. One that does not begin at the port is refused."))
 
-var SMAManager04 = managers.Must("SMA-Manager-04", "IBTA 14.2.5.1", managerVerb,
-	"A trap of a port whose subnet manager is at the port itself, which its capability mask says, reaches the manager.")
-
-var _ = managers.Add("sma.manager.trap", "a manager receives a trap of its own port", managerTrap, SMAManager04)
-
-func managerTrap(t *validate.T) {
+var _ = managers.Add("sma.manager.trap", "a manager receives a trap of its own port", func(t *validate.T) {
 	alone(t)
 	l := managed(t)
 	if t.Attr().HasHardwareAgents(l.ca.Port.Num) {
@@ -308,4 +290,6 @@ func managerTrap(t *validate.T) {
 	d.Parse(n.Details[:])
 	kit.Equal(t, "method, trap and modifier", [3]uint32{uint32(s.Method), uint32(n.Trap), d.Modifier},
 		[3]uint32{uint32(mad.Trap), uint32(mad.TrapBadMKey), 9})
-}
+}, managers.Must("SMA-Manager-04", "IBTA 14.2.5.1", managerVerb,
+	"A trap of a port whose subnet manager is at the port itself, which its capability mask says, reaches the "+
+		"manager."))

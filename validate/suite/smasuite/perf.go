@@ -96,12 +96,7 @@ func (m *meter) extended() (c mad.PortCountersExtended) {
 	return c
 }
 
-var SMAPerf01 = perf.Must("SMA-Perf-01", "IBTA 16.1.1", perfVerb,
-	"A response of performance management repeats the header of its request, and has zeros in reserved fields.")
-
-var _ = perf.Add("sma.perf.bytes", "header and reserved bytes of responses", perfBytes, SMAPerf01)
-
-func perfBytes(t *validate.T) {
+var _ = perf.Add("sma.perf.bytes", "header and reserved bytes of responses", func(t *validate.T) {
 	m := newMeter(t, kit.Open(t))
 	list := []uint16{mad.AttrClassPortInfo, mad.AttrPortCounters}
 	if m.class().CapabilityMask&(mad.PerfCapExtendedWidth|mad.PerfCapExtendedWidthNoIETF) != 0 {
@@ -129,14 +124,10 @@ func perfBytes(t *validate.T) {
 		kit.Equal(t, "header of the response", fmt.Sprintf("%+v", r.Header), fmt.Sprintf("%+v", want))
 		kit.True(t, r.Reserved24 == [40]byte{}, "bytes 24 to 63 of the response", "zeros", "%x", r.Reserved24)
 	}
-}
+}, perf.Must("SMA-Perf-01", "IBTA 16.1.1", perfVerb,
+	"A response of performance management repeats the header of its request, and has zeros in reserved fields."))
 
-var SMAPerf02 = perf.Must("SMA-Perf-02", "IBTA 13.4.7", perfVerb,
-	"Performance management answers unknown versions, methods and attributes with their status.")
-
-var _ = perf.Add("sma.perf.status", "unknown versions, methods and attributes", perfStatus, SMAPerf02)
-
-func perfStatus(t *validate.T) {
+var _ = perf.Add("sma.perf.status", "unknown versions, methods and attributes", func(t *validate.T) {
 	m := newMeter(t, kit.Open(t))
 	for _, v := range kit.Variants(t, "", []struct {
 		name   string
@@ -161,14 +152,10 @@ func perfStatus(t *validate.T) {
 		q.BaseVersion = 2
 		m.do(q, mad.StatusBadVersion)
 	}
-}
+}, perf.Must("SMA-Perf-02", "IBTA 13.4.7", perfVerb,
+	"Performance management answers unknown versions, methods and attributes with their status."))
 
-var SMAPerf13 = perf.Must("SMA-Perf-13", "IBTA 13.4.5", perfVerb,
-	"A response, a trap and a trap repress of performance management have no response.")
-
-var _ = perf.Add("sma.perf.none", "datagrams of performance management without a response", perfNone, SMAPerf13)
-
-func perfNone(t *validate.T) {
+var _ = perf.Add("sma.perf.none", "datagrams of performance management without a response", func(t *validate.T) {
 	m := newQuietMeter(t, kit.Open(t))
 	for _, method := range kit.Variants(t, "method", []mad.Method{mad.GetResp, mad.Trap, mad.TrapRepress, mad.Send,
 		mad.ReportResp, 0xff}) {
@@ -183,14 +170,10 @@ func perfNone(t *validate.T) {
 				"zeros, since no response is due", "%x", out[:8])
 		}
 	}
-}
+}, perf.Must("SMA-Perf-13", "IBTA 13.4.5", perfVerb,
+	"A response, a trap and a trap repress of performance management have no response."))
 
-var SMAPerf14 = perf.Must("SMA-Perf-14", "IBTA 16.1.2.1", perfVerb,
-	"CapabilityMask in ClassPortInfo claims the counters that the port has.")
-
-var _ = perf.Add("sma.perf.claims", "write the counters whose claims are optional", perfClaims, SMAPerf14)
-
-func perfClaims(t *validate.T) {
+var _ = perf.Add("sma.perf.claims", "write the counters whose claims are optional", func(t *validate.T) {
 	m := newQuietMeter(t, kit.Open(t))
 	mask := m.class().CapabilityMask
 	port, is := m.ca.Port.Num, func(c *counter) uint64 { return c.value() }
@@ -227,15 +210,10 @@ func perfClaims(t *validate.T) {
 	default:
 		m.do(m.request(mad.Get, mad.AttrPortCountersExtended), mad.StatusBadMethodAttribute)
 	}
-}
+}, perf.Must("SMA-Perf-14", "IBTA 16.1.2.1", perfVerb,
+	"CapabilityMask in ClassPortInfo claims the counters that the port has."))
 
-var SMAPerf03 = perf.Must("SMA-Perf-03", "IBTA 16.1.3.5", perfVerb,
-	"A PortSelect of a port that the adapter does not have has status 0x001c, and so has that of all ports unless "+
-		"CapabilityMask claims it.")
-
-var _ = perf.Add("sma.perf.port", "PortSelect 0 and beyond the last port", perfPort, SMAPerf03)
-
-func perfPort(t *validate.T) {
+var _ = perf.Add("sma.perf.port", "PortSelect 0 and beyond the last port", func(t *validate.T) {
 	m := newMeter(t, kit.Open(t))
 	ports := []uint8{0, uint8(len(m.ca.Attr.Ports) + 1), 254}
 	if m.class().CapabilityMask&mad.PerfCapAllPortSelect == 0 {
@@ -253,13 +231,15 @@ func perfPort(t *validate.T) {
 			m.do(q, mad.StatusBadField)
 		}
 	}
-}
+}, perf.Must("SMA-Perf-03", "IBTA 16.1.3.5", perfVerb,
+	"A PortSelect of a port that the adapter does not have has status 0x001c, and so has that of all ports "+
+		"unless CapabilityMask claims it."))
 
-var SMAPerf04 = perf.Must("SMA-Perf-04", "IBTA 16.1.3.5", perfVerb,
-	"PortXmitPkts, PortRcvPkts, PortXmitData and PortRcvData count the packets of the port, and their bytes from LRH "+
-		"to ICRC in units of 4.")
+var smaPerf04 = perf.Must("SMA-Perf-04", "IBTA 16.1.3.5", perfVerb,
+	"PortXmitPkts, PortRcvPkts, PortXmitData and PortRcvData count the packets of the port, and their bytes from "+
+		"LRH to ICRC in units of 4.")
 
-var _ = perf.Add("sma.perf.traffic", "counters before and after known traffic", perfTraffic, SMAPerf04)
+var _ = perf.Add("sma.perf.traffic", "counters before and after known traffic", perfTraffic, smaPerf04)
 
 // Traffic of a case: messages of one packet.
 const (
@@ -301,9 +281,7 @@ func perfTraffic(t *validate.T) {
 	kit.AtLeast(t, "PortRcvData", now.PortRcvData-before.PortRcvData, acks*minWords)
 }
 
-var _ = perf.Add("sma.perf.many", "more packets than 16 bits count", perfMany, SMAPerf04)
-
-func perfMany(t *validate.T) {
+var _ = perf.Add("sma.perf.many", "more packets than 16 bits count", func(t *validate.T) {
 	const size, mtu, packets = 1 << 15, 256, 1<<16 + 1
 	p := kit.RC(t, kit.MTU(ci.MTU256), kit.Size(size))
 	m := newMeter(t, p.A.QP.CA)
@@ -314,14 +292,9 @@ func perfMany(t *validate.T) {
 		p.A.CQ.WaitOK(1)
 	}
 	kit.AtLeast(t, "packets sent", m.counters().PortXmitPkts-before.PortXmitPkts, packets)
-}
+}, smaPerf04)
 
-var SMAPerf05 = perf.Must("SMA-Perf-05", "IBTA 16.1.3.5", perfVerb,
-	"A Set of PortCounters changes the counters that CounterSelect has, and no others.")
-
-var _ = perf.Add("sma.perf.select", "clear some counters, then the others", perfSelect, SMAPerf05)
-
-func perfSelect(t *validate.T) {
+var _ = perf.Add("sma.perf.select", "clear some counters, then the others", func(t *validate.T) {
 	p := kit.RC(t)
 	m := newMeter(t, p.A.QP.CA)
 	exchange(p)
@@ -339,14 +312,10 @@ func perfSelect(t *validate.T) {
 	now = m.counters()
 	kit.True(t, now.PortXmitData < numMessages*packetWords, "PortXmitData after a Set of all counters",
 		"less than before", "%d", now.PortXmitData)
-}
+}, perf.Must("SMA-Perf-05", "IBTA 16.1.3.5", perfVerb,
+	"A Set of PortCounters changes the counters that CounterSelect has, and no others."))
 
-var SMAPerf06 = perf.Must("SMA-Perf-06", "IBTA 16.1.4.11", perfVerb,
-	"An agent that claims PortCountersExtended counts the traffic there, too.")
-
-var _ = perf.Add("sma.perf.extended", "64-bit counters before and after known traffic", perfExtended, SMAPerf06)
-
-func perfExtended(t *validate.T) {
+var _ = perf.Add("sma.perf.extended", "64-bit counters before and after known traffic", func(t *validate.T) {
 	p := kit.RC(t)
 	m := newMeter(t, p.A.QP.CA)
 	before := m.extended()
@@ -356,14 +325,10 @@ func perfExtended(t *validate.T) {
 	kit.AtLeast(t, "PortXmitData", now.PortXmitData-before.PortXmitData, numMessages*packetWords)
 	kit.AtLeast(t, "packets received", now.PortRcvPkts-before.PortRcvPkts, 1)
 	kit.AtLeast(t, "PortRcvData", now.PortRcvData-before.PortRcvData, minWords)
-}
+}, perf.Must("SMA-Perf-06", "IBTA 16.1.4.11", perfVerb,
+	"An agent that claims PortCountersExtended counts the traffic there, too."))
 
-var SMAPerf07 = perf.Must("SMA-Perf-07", "IBTA 13.4.8.1", perfVerb,
-	"ClassPortInfo of performance management has base version 1 and class version 1.")
-
-var _ = perf.Add("sma.perf.class", "read ClassPortInfo", perfClass, SMAPerf07)
-
-func perfClass(t *validate.T) {
+var _ = perf.Add("sma.perf.class", "read ClassPortInfo", func(t *validate.T) {
 	m := newMeter(t, kit.Open(t))
 	r := m.do(m.request(mad.Get, mad.AttrClassPortInfo), mad.StatusOK)
 	var info mad.ClassPortInfo
@@ -377,24 +342,21 @@ func perfClass(t *validate.T) {
 		status = mad.StatusOK
 	}
 	m.do(q, status)
-}
+}, perf.Must("SMA-Perf-07", "IBTA 13.4.8.1", perfVerb,
+	"ClassPortInfo of performance management has base version 1 and class version 1."))
 
-var SMAPerf08 = perf.Must("SMA-Perf-08", "IBTA 16.1.3.5", perfVerb,
-	"PortRcvErrors counts packets that fail the checks of the link layer.")
-
-var _ = perf.Needing(validate.Needs{Wire: true}).Add("sma.perf.errors", "packets with a wrong VCRC", perfErrors,
-	SMAPerf08)
-
-func perfErrors(t *validate.T) {
-	m := newMeter(t, kit.Open(t))
-	w := t.Wire()
-	before := m.counters()
-	const numBad, length = 5, 60
-	for i := range byte(numBad) {
-		b := make([]byte, length) // LRH: LNH 2, a BTH follows; DLID, length in words without the VCRC, SLID
-		copy(b, []byte{0, 2, byte(m.ca.Port.LID >> 8), byte(m.ca.Port.LID), 0, (length - 2) / 4, 0, 1})
-		b[length-1] = i
-		kit.OK(t, w.Send(b), "sending a packet with a wrong VCRC")
-	}
-	kit.Equal(t, "PortRcvErrors", m.counters().PortRcvErrors-before.PortRcvErrors, numBad)
-}
+var _ = perf.Needing(validate.Needs{Wire: true}).Add("sma.perf.errors",
+	"packets with a wrong VCRC", func(t *validate.T) {
+		m := newMeter(t, kit.Open(t))
+		w := t.Wire()
+		before := m.counters()
+		const numBad, length = 5, 60
+		for i := range byte(numBad) {
+			b := make([]byte, length) // LRH: LNH 2, a BTH follows; DLID, length in words without the VCRC, SLID
+			copy(b, []byte{0, 2, byte(m.ca.Port.LID >> 8), byte(m.ca.Port.LID), 0, (length - 2) / 4, 0, 1})
+			b[length-1] = i
+			kit.OK(t, w.Send(b), "sending a packet with a wrong VCRC")
+		}
+		kit.Equal(t, "PortRcvErrors", m.counters().PortRcvErrors-before.PortRcvErrors, numBad)
+	}, perf.Must("SMA-Perf-08", "IBTA 16.1.3.5", perfVerb,
+		"PortRcvErrors counts packets that fail the checks of the link layer."))

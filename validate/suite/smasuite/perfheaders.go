@@ -8,12 +8,11 @@ import (
 	"ciddk/validate/kit"
 )
 
-var SMAPerf09 = perf.Must("SMA-Perf-09", "IBTA 16.1.3.5", perfVerb,
-	"PortXmitData and PortRcvData count the bytes of each kind of packet: its extension headers, its GRH, and its "+
-		"payload with the pad.")
-
 var _ = perf.Add("sma.perf.headers",
-	"the bytes of packets of each operation, and of datagrams with and without a GRH", perfHeaders, SMAPerf09)
+	"the bytes of packets of each operation, and of datagrams with and without a GRH", perfHeaders,
+	perf.Must("SMA-Perf-09", "IBTA 16.1.3.5", perfVerb,
+		"PortXmitData and PortRcvData count the bytes of each kind of packet: its extension headers, its GRH, and "+
+			"its payload with the pad."))
 
 // perfOp is an operation with one packet in each direction, or a datagram.
 type perfOp struct {

@@ -215,10 +215,9 @@ func newQuietMeter(t *validate.T, ca *kit.CA) *meter {
 	return m
 }
 
-var SMAPerf10 = perf.Must("SMA-Perf-10", "IBTA 16.1.3.5", perfVerb,
-	"A Set of PortCounters writes the value of each selected counter of the selected port, and no other counter.")
-
-var _ = perf.Add("sma.perf.set", "write each counter of PortCounters", perfSet, SMAPerf10)
+var _ = perf.Add("sma.perf.set", "write each counter of PortCounters", perfSet,
+	perf.Must("SMA-Perf-10", "IBTA 16.1.3.5", perfVerb,
+		"A Set of PortCounters writes the value of each selected counter of the selected port, and no other counter."))
 
 func perfSet(t *validate.T) {
 	m := newQuietMeter(t, kit.Open(t))
@@ -226,11 +225,10 @@ func perfSet(t *validate.T) {
 	m.others(&shortCounters)
 }
 
-var SMAPerf11 = perf.Must("SMA-Perf-11", "IBTA 16.1.4.11", perfVerb,
-	"A Set of PortCountersExtended writes the value of each selected counter of the selected port, and no other "+
-		"counter. Those of PortCounters are others.")
-
-var _ = perf.Add("sma.perf.set-extended", "write each counter of PortCountersExtended", perfSetExtended, SMAPerf11)
+var _ = perf.Add("sma.perf.set-extended", "write each counter of PortCountersExtended", perfSetExtended,
+	perf.Must("SMA-Perf-11", "IBTA 16.1.4.11", perfVerb,
+		"A Set of PortCountersExtended writes the value of each selected counter of the selected port, and no other "+
+			"counter. Those of PortCounters are others."))
 
 func perfSetExtended(t *validate.T) {
 	m := newQuietMeter(t, kit.Open(t))
@@ -246,10 +244,9 @@ func perfSetExtended(t *validate.T) {
 	}
 }
 
-var SMAPerf12 = perf.Must("SMA-Perf-12", "IBTA 16.1.3.5", perfVerb,
-	"A counter of PortCounters stops at its largest value.")
-
-var _ = perf.Add("sma.perf.stop", "traffic with counters that are nearly at their largest values", perfStop, SMAPerf12)
+var _ = perf.Add("sma.perf.stop", "traffic with counters that are nearly at their largest values", perfStop,
+	perf.Must("SMA-Perf-12", "IBTA 16.1.3.5", perfVerb,
+		"A counter of PortCounters stops at its largest value."))
 
 func perfStop(t *validate.T) {
 	p := kit.RC(t)

@@ -24,12 +24,7 @@ func linkArea() *validate.Area {
 
 const wireVerb = "QP0; ci_local_mad (65)"
 
-var SMALink01 = routes.Must("SMA-Link-01", "IBTA 14.2.1.1", wireVerb,
-	"A request by LID that arrives at QP0 is answered to the LID that it came from, with all 256 bytes defined.")
-
-var _ = routes.Add("sma.link.lid", "all bytes of responses to requests by LID from another port", linkLID, SMALink01)
-
-func linkLID(t *validate.T) {
+var _ = routes.Add("sma.link.lid", "all bytes of responses to requests by LID from another port", func(t *validate.T) {
 	l := link(t)
 	for _, attr := range kit.Variants(t, "attribute", readable) {
 		q := l.smp(mad.Get, attr, 0)
@@ -38,7 +33,8 @@ func linkLID(t *validate.T) {
 		want.Data = l.do(l.directed(mad.Get, attr), mad.StatusDirection).Data
 		l.sameMAD(l.do(q, mad.StatusOK), want)
 	}
-}
+}, routes.Must("SMA-Link-01", "IBTA 14.2.1.1", wireVerb,
+	"A request by LID that arrives at QP0 is answered to the LID that it came from, with all 256 bytes defined."))
 
 // sameMAD compares all bytes of a response except its M_Key, which has no meaning there.
 func (l *linked) sameMAD(got, want mad.SMP) {
@@ -49,41 +45,37 @@ func (l *linked) sameMAD(got, want mad.SMP) {
 	kit.SameBytes(l.t, "response to "+name(&want), a[:], b[:])
 }
 
-var SMALink02 = routes.Must("SMA-Link-02", "IBTA 14.2.2.3", wireVerb,
-	"A directed route that ends at the port is answered along the way back: with the direction bit, the hop pointer "+
-		"of the last hop, and the port in the return path.")
-
-var _ = routes.Add("sma.link.directed", "all bytes of responses to directed routes that end at the port",
-	linkDirected, SMALink02)
-
-func linkDirected(t *validate.T) {
-	l := link(t)
-	for _, attr := range kit.Variants(t, "attribute", readable) {
-		q := l.directed(mad.Get, attr)
+var _ = routes.Add("sma.link.directed",
+	"all bytes of responses to directed routes that end at the port", func(t *validate.T) {
+		l := link(t)
+		for _, attr := range kit.Variants(t, "attribute", readable) {
+			q := l.directed(mad.Get, attr)
+			want := *q
+			want.Method, want.Status = mad.GetResp, mad.StatusDirection
+			want.SetHops(l.way.lastPointer(), l.way.hops())
+			want.ReturnPath = l.way.in
+			want.Data = l.do(l.smp(mad.Get, attr, 0), mad.StatusOK).Data
+			l.sameMAD(l.do(q, mad.StatusDirection), want)
+		}
+		q := l.directed(mad.Set, mad.AttrNodeInfo)
+		l.do(q, mad.StatusDirection|mad.StatusBadMethodAttribute)
+		if l.way.hasSMI {
+			return // such routes begin, and their responses end, at the manager's adapter, which takes them
+		}
+		if !l.peer.ca.Port.HardwareAgents { // such an adapter takes the response, which ends at none of its ports
+			l.lastByLID()
+		}
+		t.Step("a route without hops, by LID")
+		q = l.directed(mad.Get, mad.AttrNodeInfo)
+		q.SetHops(0, 0)
+		q.DrSLID = uint16(l.peer.ca.Port.LID)
 		want := *q
 		want.Method, want.Status = mad.GetResp, mad.StatusDirection
-		want.SetHops(l.way.lastPointer(), l.way.hops())
-		want.ReturnPath = l.way.in
-		want.Data = l.do(l.smp(mad.Get, attr, 0), mad.StatusOK).Data
+		want.Data = l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK).Data
 		l.sameMAD(l.do(q, mad.StatusDirection), want)
-	}
-	q := l.directed(mad.Set, mad.AttrNodeInfo)
-	l.do(q, mad.StatusDirection|mad.StatusBadMethodAttribute)
-	if l.way.hasSMI {
-		return // such routes begin, and their responses end, at the manager's adapter, which takes them
-	}
-	if !l.peer.ca.Port.HardwareAgents { // such an adapter takes the response, which ends at none of its ports
-		l.lastByLID()
-	}
-	t.Step("a route without hops, by LID")
-	q = l.directed(mad.Get, mad.AttrNodeInfo)
-	q.SetHops(0, 0)
-	q.DrSLID = uint16(l.peer.ca.Port.LID)
-	want := *q
-	want.Method, want.Status = mad.GetResp, mad.StatusDirection
-	want.Data = l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK).Data
-	l.sameMAD(l.do(q, mad.StatusDirection), want)
-}
+	}, routes.Must("SMA-Link-02", "IBTA 14.2.2.3", wireVerb,
+		"A directed route that ends at the port is answered along the way back: with the direction bit, the hop "+
+			"pointer of the last hop, and the port in the return path."))
 
 // lastByLID checks the response to a directed route that ends with a part by LID: it begins with that part, too.
 func (l *linked) lastByLID() {
@@ -103,12 +95,7 @@ func (l *linked) lastByLID() {
 	l.sameMAD(r, back)
 }
 
-var SMALink03 = routes.Must("SMA-Link-03", "IBTA 14.2.2.2", wireVerb,
-	"A directed route whose hop pointer or hop count is out of range, or that goes on beyond an adapter, is dropped.")
-
-var _ = routes.Add("sma.link.hops", "directed routes that do not end at the port", linkHops, SMALink03)
-
-func linkHops(t *validate.T) {
+var _ = routes.Add("sma.link.hops", "directed routes that do not end at the port", func(t *validate.T) {
 	l := link(t)
 	type hops struct{ pointer, count uint8 }
 	n := l.route().hops()
@@ -147,7 +134,9 @@ func linkHops(t *validate.T) {
 	q.ReturnPath = l.way.in
 	q.ReturnPath[n]++
 	l.unanswered(q, "a directed route whose return path leads out of another port")
-}
+}, routes.Must("SMA-Link-03", "IBTA 14.2.2.2", wireVerb,
+	"A directed route whose hop pointer or hop count is out of range, or that goes on beyond an adapter, is "+
+		"dropped."))
 
 // unanswered sends a request that must not be answered.
 func (l *linked) unanswered(q *mad.SMP, what string) {
@@ -155,36 +144,23 @@ func (l *linked) unanswered(q *mad.SMP, what string) {
 	kit.True(l.t, !answered, "response to "+what, "none", "status %v", mad.Status(r.Status))
 }
 
-var SMALink04 = routes.Must("SMA-Link-04", "IBTA 14.4.1", wireVerb,
-	"A port without a subnet manager answers SMInfo with status 0x000c.")
-
-var _ = routes.Add("sma.link.sm-info", "Get and Set of SMInfo", linkSMInfo, SMALink04)
-
-func linkSMInfo(t *validate.T) {
+var _ = routes.Add("sma.link.sm-info", "Get and Set of SMInfo", func(t *validate.T) {
 	l := link(t)
 	l.do(l.smp(mad.Get, mad.AttrSMInfo, 0), mad.StatusBadMethodAttribute)
 	l.do(l.smp(mad.Set, mad.AttrSMInfo, mad.SMHandover), mad.StatusBadMethodAttribute)
-}
+}, routes.Must("SMA-Link-04", "IBTA 14.4.1", wireVerb,
+	"A port without a subnet manager answers SMInfo with status 0x000c."))
 
-var SMALink05 = routes.Must("SMA-Link-05", "SAS 2.1", "ci_local_mad (65); PortAttr.HardwareAgents",
-	"Each request that arrives at QP0 is answered once, by the adapter or by the kit.")
-
-var _ = routes.Add("sma.link.once", "count the responses to requests", linkOnce, SMALink05)
-
-func linkOnce(t *validate.T) {
+var _ = routes.Add("sma.link.once", "count the responses to requests", func(t *validate.T) {
 	l := link(t)
 	q := l.smp(mad.Get, mad.AttrNodeInfo, 0)
 	l.do(q, mad.StatusOK)
 	_, again := l.peer.take(late, isResponse(q.TID))
 	kit.True(t, !again, "responses to "+name(q), "one", "two")
-}
+}, routes.Must("SMA-Link-05", "SAS 2.1", "ci_local_mad (65); PortAttr.HardwareAgents",
+	"Each request that arrives at QP0 is answered once, by the adapter or by the kit."))
 
-var SMALink06 = routes.Must("SMA-Link-06", "IBTA 13.4.5", wireVerb,
-	"After a flood of requests, those that follow are answered.")
-
-var _ = routes.Add("sma.link.flood", "2000 requests without a pause", linkFlood, SMALink06)
-
-func linkFlood(t *validate.T) {
+var _ = routes.Add("sma.link.flood", "2000 requests without a pause", func(t *validate.T) {
 	l := link(t)
 	for i := range 2000 {
 		var m ci.MAD
@@ -203,18 +179,15 @@ func linkFlood(t *validate.T) {
 		return l.peer.asks(l.smp(mad.Get, mad.AttrNodeInfo, 0))
 	})
 	kit.True(t, answered, "response to a request after the flood", "a response", "none")
-}
+}, routes.Must("SMA-Link-06", "IBTA 13.4.5", wireVerb,
+	"After a flood of requests, those that follow are answered."))
 
-var SMALink07 = routes.Must("SMA-Link-07", "SAS 2.1", "PortAttr.HardwareAgents",
-	"An adapter answers a request that arrives at a port by itself if and only if it claims agents for the port.")
-
-var _ = routes.Add("sma.link.alone", "a request to a port whose QP0 nobody has created", linkAlone, SMALink07)
-
-func linkAlone(t *validate.T) {
+var _ = routes.Add("sma.link.alone", "a request to a port whose QP0 nobody has created", func(t *validate.T) {
 	p := &port{t: t, ca: kit.Open(t), tid: firstTID}
 	p.peer = newPeer(t, p.ca, ci.QP0)
 	has := t.Attr().HasHardwareAgents(p.ca.Port.Num)
 	ask := func() bool { return p.peer.asks(p.smp(mad.Get, mad.AttrNodeInfo, 0)) }
 	got := ask() || has && await(t, ask)
 	kit.Equal(t, "response to a request without the kit, for a claim of PortAttr.HardwareAgents", got, has)
-}
+}, routes.Must("SMA-Link-07", "SAS 2.1", "PortAttr.HardwareAgents",
+	"An adapter answers a request that arrives at a port by itself if and only if it claims agents for the port."))

@@ -9,16 +9,11 @@ import (
 	"ciddk/validate/kit"
 )
 
-var SMAComp05 = components.Must("SMA-Comp-05", "IBTA 14.2.5.6", "ci_local_mad; PortInfo.QKeyViolations",
-	"The counter of Q_Key violations counts each packet, and stops at 0xffff, in PortInfo and in CA.Query.")
-
-var _ = components.Case(validate.Case{
-	ID:      "sma.component.saturate",
-	Title:   "more packets with a wrong Q_Key than the counter has numbers",
-	Needs:   validate.Needs{Caps: ci.CapQKeyCounter | ci.CapUD | ci.CapAV, HCAs: 2},
-	Timeout: time.Minute,
-	Run:     componentSaturate,
-}, SMAComp05)
+var _ = components.Needing(validate.Needs{Caps: ci.CapQKeyCounter | ci.CapUD | ci.CapAV, HCAs: 2}).With(
+	validate.Case{Timeout: time.Minute}).Add("sma.component.saturate",
+	"more packets with a wrong Q_Key than the counter has numbers", componentSaturate,
+	components.Must("SMA-Comp-05", "IBTA 14.2.5.6", "ci_local_mad; PortInfo.QKeyViolations",
+		"The counter of Q_Key violations counts each packet, and stops at 0xffff, in PortInfo and in CA.Query."))
 
 func componentSaturate(t *validate.T) {
 	const most, batch = 0xffff, 64

@@ -12,10 +12,10 @@ import (
 // The rules of Set.
 var sets = area()
 
-var SMASet01 = sets.Must("SMA-Set-01", "IBTA 14.2.5.6", verb,
+var smaSet01 = sets.Must("SMA-Set-01", "IBTA 14.2.5.6", verb,
 	"A Set of PortInfo with one invalid component has status 0x001c, and nothing of it is applied.")
 
-var _ = sets.Add("sma.set.invalid", "one invalid component among valid changes", direct(setInvalid), SMASet01)
+var _ = sets.Add("sma.set.invalid", "one invalid component among valid changes", direct(setInvalid), smaSet01)
 
 func setInvalid(p *port) {
 	t := p.t
@@ -69,9 +69,9 @@ func setInvalid(p *port) {
 	}
 }
 
-var SMASet02 = sets.Must("SMA-Set-02", "IBTA 14.2.5.6", verb, "A Set of PortInfo ignores read-only components.")
+var smaSet02 = sets.Must("SMA-Set-02", "IBTA 14.2.5.6", verb, "A Set of PortInfo ignores read-only components.")
 
-var _ = sets.Add("sma.set.read-only", "other values in read-only components", direct(setReadOnly), SMASet02)
+var _ = sets.Add("sma.set.read-only", "other values in read-only components", direct(setReadOnly), smaSet02)
 
 func setReadOnly(p *port) {
 	t := p.t
@@ -88,12 +88,7 @@ func setReadOnly(p *port) {
 	kit.Equal(t, "PortInfo after it", fmt.Sprintf("%+v", now), fmt.Sprintf("%+v", before))
 }
 
-var SMASet03 = sets.Must("SMA-Set-03", "IBTA 7.2.7", verb,
-	"A port goes from Init to Armed and from Armed to Active by Sets, and from Init to Active not at once.")
-
-var _ = sets.Add("sma.set.states", "bring a port up from Init", setStates, SMASet03)
-
-func setStates(t *validate.T) {
+var _ = sets.Add("sma.set.states", "bring a port up from Init", func(t *validate.T) {
 	p := open(t)
 	request := func(s ci.PortState, status uint16) {
 		i := p.settable()
@@ -122,12 +117,13 @@ func setStates(t *validate.T) {
 	request(ci.PortActive, mad.StatusOK)
 	kit.Equal(t, "state after another Set of Active", state(), ci.PortActive)
 	refuse(ci.PortActive, ci.PortInit)
-}
+}, sets.Must("SMA-Set-03", "IBTA 7.2.7", verb,
+	"A port goes from Init to Armed and from Armed to Active by Sets, and from Init to Active not at once."))
 
-var SMASet04 = sets.Must("SMA-Set-04", "IBTA 14.2.5.6", verb,
+var smaSet04 = sets.Must("SMA-Set-04", "IBTA 14.2.5.6", verb,
 	"ClientReregister is set in the response to the Set that has it, and clear in a later Get.")
 
-var _ = sets.Add("sma.set.reregister", "ClientReregister", direct(setReregister), SMASet04)
+var _ = sets.Add("sma.set.reregister", "ClientReregister", direct(setReregister), smaSet04)
 
 func setReregister(p *port) {
 	t := p.t
@@ -137,10 +133,10 @@ func setReregister(p *port) {
 	kit.Equal(t, "ClientReregister of a later Get", p.info().ClientReregister, false)
 }
 
-var SMASet05 = sets.Must("SMA-Set-05", "IBTA 14.2.5.5", verb,
+var smaSet05 = sets.Must("SMA-Set-05", "IBTA 14.2.5.5", verb,
 	"A Set of GUIDInfo changes the entries of the table except entry 0 of block 0.")
 
-var _ = sets.Add("sma.set.guids", "write each block of the GUID table, and read all", direct(setGUIDs), SMASet05)
+var _ = sets.Add("sma.set.guids", "write each block of the GUID table, and read all", direct(setGUIDs), smaSet05)
 
 func setGUIDs(p *port) {
 	const perBlock = 8
@@ -176,10 +172,10 @@ func setGUIDs(p *port) {
 	}
 }
 
-var SMASet06 = sets.Must("SMA-Set-06", "IBTA 14.2.5.7", verb,
+var smaSet06 = sets.Must("SMA-Set-06", "IBTA 14.2.5.7", verb,
 	"A Set of P_KeyTable changes the table that CA.Query returns.")
 
-var _ = sets.Add("sma.set.pkeys", "write each block of the P_Key table", direct(setPKeys), SMASet06)
+var _ = sets.Add("sma.set.pkeys", "write each block of the P_Key table", direct(setPKeys), smaSet06)
 
 func setPKeys(p *port) {
 	t := p.t

@@ -14,11 +14,11 @@ import (
 // The attributes with tables, and those that describe the node.
 var tables = area()
 
-var SMATable01 = tables.Must("SMA-Table-01", "IBTA 14.2.5", verb,
+var smaTable01 = tables.Must("SMA-Table-01", "IBTA 14.2.5", verb,
 	"NodeInfo, PortInfo, P_KeyTable and GUIDInfo agree with CA.Query.")
 
 var _ = tables.Add("sma.table.query", "what subnet management reads, and what CA.Query returns", direct(tableQuery),
-	SMATable01)
+	smaTable01)
 
 func tableQuery(p *port) {
 	t := p.t
@@ -70,12 +70,7 @@ func tableQuery(p *port) {
 	kit.Equal(t, "GUID 0", ci.GUID(g[0]), attr.GUID)
 }
 
-var SMATable02 = tables.Must("SMA-Table-02", "IBTA 14.2.5.8", verb,
-	"A port that claims SL mapping keeps a VL for each SL. The rest of the attribute is zero.")
-
-var _ = tables.Add("sma.table.sl-to-vl", "write SLtoVLMappingTable", tableSLtoVL, SMATable02)
-
-func tableSLtoVL(t *validate.T) {
+var _ = tables.Add("sma.table.sl-to-vl", "write SLtoVLMappingTable", func(t *validate.T) {
 	p := open(t)
 	if i := p.info(); i.CapabilityMask&uint32(ci.PortCapSLMapping) == 0 {
 		t.Skip("PortInfo.CapabilityMask does not claim SL mapping")
@@ -99,15 +94,16 @@ func tableSLtoVL(t *validate.T) {
 		r = p.do(p.smp(mad.Get, mad.AttrSLtoVL, uint32(p.ca.Port.Num)), mad.StatusOK)
 		kit.SameBytes(t, "SLtoVLMappingTable with the port in the modifier", r.Data[:], table[:])
 	}
-}
+}, tables.Must("SMA-Table-02", "IBTA 14.2.5.8", verb,
+	"A port that claims SL mapping keeps a VL for each SL. The rest of the attribute is zero."))
 
-var SMATable03 = tables.Must("SMA-Table-03", "IBTA 14.2.5.9", verb,
+var smaTable03 = tables.Must("SMA-Table-03", "IBTA 14.2.5.9", verb,
 	"The blocks of the two VL arbitration tables are separate. Entries beyond the capacity of a table are zero.")
 
-var SMATable04 = tables.Must("SMA-Table-04", "IBTA 14.2.5.9", verb,
+var smaTable04 = tables.Must("SMA-Table-04", "IBTA 14.2.5.9", verb,
 	"Modifiers of VLArbitrationTable that select no block have status 0x001c.")
 
-var _ = tables.Add("sma.table.arbitration", "write each block of VLArbitrationTable", tableArbitration, SMATable03)
+var _ = tables.Add("sma.table.arbitration", "write each block of VLArbitrationTable", tableArbitration, smaTable03)
 
 // arbitration returns the numbers of entries in the blocks 1 to 4 of VLArbitrationTable. It skips the case if the port
 // has one VL.
@@ -159,10 +155,7 @@ func tableArbitration(t *validate.T) {
 	}
 }
 
-var _ = tables.Add("sma.table.arbitration-modifier", "modifiers of VLArbitrationTable", tableArbitrationModifier,
-	SMATable04)
-
-func tableArbitrationModifier(t *validate.T) {
+var _ = tables.Add("sma.table.arbitration-modifier", "modifiers of VLArbitrationTable", func(t *validate.T) {
 	p := open(t)
 	numEntries := p.arbitration()
 	own, other := uint32(p.ca.Port.Num), uint32(len(p.ca.Attr.Ports))+1
@@ -182,13 +175,11 @@ func tableArbitrationModifier(t *validate.T) {
 	byPort := p.do(p.smp(mad.Get, mad.AttrVLArbitration, 1<<16|own), mad.StatusOK)
 	all := p.do(p.smp(mad.Get, mad.AttrVLArbitration, 1<<16), mad.StatusOK)
 	kit.SameBytes(t, "VLArbitrationTable with the port in the modifier", byPort.Data[:], all.Data[:])
-}
-
-var SMATable05 = tables.Must("SMA-Table-05", "IBTA 14.2.5.7", verb,
-	"Entries of P_KeyTable and GUIDInfo beyond the end of the table are zero, whatever a Set has in them.")
+}, smaTable04)
 
 var _ = tables.Add("sma.table.end", "write the last blocks of P_KeyTable and GUIDInfo completely", direct(tableEnd),
-	SMATable05)
+	tables.Must("SMA-Table-05", "IBTA 14.2.5.7", verb,
+		"Entries of P_KeyTable and GUIDInfo beyond the end of the table are zero, whatever a Set has in them."))
 
 func tableEnd(p *port) {
 	t := p.t
@@ -208,13 +199,7 @@ func tableEnd(p *port) {
 	check(mad.AttrGUIDInfo, int(p.info().GUIDCap), 8)
 }
 
-var SMATable06 = tables.Must("SMA-Table-06", "IBTA 14.2.5.15", verb,
-	"A port that claims LedInfo keeps the state of its LED, and has status 0x001c for a modifier of another port. One "+
-		"that does not has status 0x000c.")
-
-var _ = tables.Add("sma.table.led", "switch the LED on and off", tableLED, SMATable06)
-
-func tableLED(t *validate.T) {
+var _ = tables.Add("sma.table.led", "switch the LED on and off", func(t *validate.T) {
 	p := open(t)
 	if i := p.info(); i.CapabilityMask&uint32(ci.PortCapLEDInfo) == 0 {
 		p.do(p.smp(mad.Get, mad.AttrLEDInfo, 0), mad.StatusBadMethodAttribute)
@@ -242,15 +227,11 @@ func tableLED(t *validate.T) {
 		r = p.do(p.smp(mad.Get, mad.AttrLEDInfo, uint32(p.ca.Port.Num)), mad.StatusOK)
 		kit.SameBytes(t, "LedInfo with the port in the modifier, after Sets of other ports", r.Data[:], led[:])
 	}
-}
+}, tables.Must("SMA-Table-06", "IBTA 14.2.5.15", verb,
+	"A port that claims LedInfo keeps the state of its LED, and has status 0x001c for a modifier of another "+
+		"port. One that does not has status 0x000c."))
 
-var SMATable07 = tables.Must("SMA-Table-07", "IBTA 13.4.9", verb,
-	"A port that claims notices and has none answers a Get of Notice with type 0x7f. Another modifier than 0 has "+
-		"status 0x001c.")
-
-var _ = tables.Add("sma.table.notice", "read Notice without a trap", tableNotice, SMATable07)
-
-func tableNotice(t *validate.T) {
+var _ = tables.Add("sma.table.notice", "read Notice without a trap", func(t *validate.T) {
 	p := open(t)
 	if i := p.info(); i.CapabilityMask&uint32(ci.PortCapNotice) == 0 {
 		t.Skip("PortInfo.CapabilityMask does not claim notices")
@@ -259,17 +240,15 @@ func tableNotice(t *validate.T) {
 	p.get(mad.AttrNotice, 0, &n)
 	kit.Equal(t, "Notice", n, mad.Notice{Generic: true, Type: mad.NoticeEmpty, Producer: mad.ProducerCA})
 	p.do(p.smp(mad.Get, mad.AttrNotice, 1), mad.StatusBadField)
-}
+}, tables.Must("SMA-Table-07", "IBTA 13.4.9", verb,
+	"A port that claims notices and has none answers a Get of Notice with type 0x7f. Another modifier than 0 has "+
+		"status 0x001c."))
 
-var SMATable08 = tables.Must("SMA-Table-08", "IBTA 14.2.5.2", verb,
-	"NodeDescription is text in UTF-8, and what follows it in the 64 bytes is zero.")
-
-var _ = tables.Add("sma.table.description", "read NodeDescription", tableDescription, SMATable08)
-
-func tableDescription(t *validate.T) {
+var _ = tables.Add("sma.table.description", "read NodeDescription", func(t *validate.T) {
 	p := open(t)
 	r := p.do(p.smp(mad.Get, mad.AttrNodeDescription, 0), mad.StatusOK)
 	text := strings.TrimRight(string(r.Data[:]), "\x00")
 	kit.True(t, utf8.ValidString(text) && !strings.ContainsRune(text, 0), "NodeDescription",
 		"text in UTF-8, then zeros", "%q", text)
-}
+}, tables.Must("SMA-Table-08", "IBTA 14.2.5.2", verb,
+	"NodeDescription is text in UTF-8, and what follows it in the 64 bytes is zero."))

@@ -10,60 +10,50 @@ import (
 
 // Traps of changes by the driver's consumers, and of packets with wrong keys.
 
-var SMATrap07 = traps.Must("SMA-Trap-07", "IBTA 14.2.5.1", "CA.Modify",
-	"A port that claims a system image GUID reports a change of it by trap 145. NodeInfo has the new one.")
-
-var _ = traps.Needing(validate.Needs{Caps: ci.CapSystemGUID}).Add("sma.trap.system-guid", "each field of trap 145",
-	trapSystemGUID, SMATrap07)
-
-func trapSystemGUID(t *validate.T) {
-	l := managed(t)
-	if i := l.info(); i.CapabilityMask&uint32(ci.PortCapSystemGUID) == 0 {
-		t.Skip("PortInfo.CapabilityMask does not claim a system image GUID")
-	}
-	const guid = 0x0123456789abcdef
-	err := l.ca.Modify(l.ca.Port.Num, ci.PortFieldSystemGUID, ci.PortModify{SystemGUID: guid})
-	kit.OK(t, err, "CA.Modify of the system image GUID")
-	s, n := l.mustTrap("a change of the system image GUID")
-	var d mad.TrapSystemGUID
-	d.Parse(n.Details[:])
-	kit.Equal(t, "details of the trap", d, mad.TrapSystemGUID{LID: uint16(l.attr().LID), GUID: guid})
-	n.Details = [mad.NoticeDetailsLen]byte{}
-	kit.Equal(t, "notice", n, mad.Notice{Generic: true, Type: mad.NoticeInfo, Producer: mad.ProducerCA,
-		Trap: mad.TrapSystemGUIDChanged, IssuerLID: uint16(l.attr().LID)})
-	l.repress(&s)
-	var i mad.NodeInfo
-	l.get(mad.AttrNodeInfo, 0, &i)
-	kit.Equal(t, "NodeInfo.SystemImageGUID after CA.Modify", ci.GUID(i.SystemGUID), guid)
-	l.quiet()
-	err = l.ca.Modify(l.ca.Port.Num, ci.PortFieldSystemGUID, ci.PortModify{SystemGUID: guid})
-	kit.OK(t, err, "CA.Modify of the same system image GUID")
-	_, _, ok := l.trap(3 * late)
-	kit.True(t, !ok, "trap after a CA.Modify that changes nothing", "none", "a trap")
-}
-
-var SMATrap08 = traps.Must("SMA-Trap-08", "IBTA 14.2.5.1", wireVerb,
-	"A port that counts packets with a wrong P_Key reports one by trap 257: its LIDs, P_Key, service level and QPs.")
+var _ = traps.Needing(validate.Needs{Caps: ci.CapSystemGUID}).Add("sma.trap.system-guid",
+	"each field of trap 145", func(t *validate.T) {
+		l := managed(t)
+		if i := l.info(); i.CapabilityMask&uint32(ci.PortCapSystemGUID) == 0 {
+			t.Skip("PortInfo.CapabilityMask does not claim a system image GUID")
+		}
+		const guid = 0x0123456789abcdef
+		err := l.ca.Modify(l.ca.Port.Num, ci.PortFieldSystemGUID, ci.PortModify{SystemGUID: guid})
+		kit.OK(t, err, "CA.Modify of the system image GUID")
+		s, n := l.mustTrap("a change of the system image GUID")
+		var d mad.TrapSystemGUID
+		d.Parse(n.Details[:])
+		kit.Equal(t, "details of the trap", d, mad.TrapSystemGUID{LID: uint16(l.attr().LID), GUID: guid})
+		n.Details = [mad.NoticeDetailsLen]byte{}
+		kit.Equal(t, "notice", n, mad.Notice{Generic: true, Type: mad.NoticeInfo, Producer: mad.ProducerCA,
+			Trap: mad.TrapSystemGUIDChanged, IssuerLID: uint16(l.attr().LID)})
+		l.repress(&s)
+		var i mad.NodeInfo
+		l.get(mad.AttrNodeInfo, 0, &i)
+		kit.Equal(t, "NodeInfo.SystemImageGUID after CA.Modify", ci.GUID(i.SystemGUID), guid)
+		l.quiet()
+		err = l.ca.Modify(l.ca.Port.Num, ci.PortFieldSystemGUID, ci.PortModify{SystemGUID: guid})
+		kit.OK(t, err, "CA.Modify of the same system image GUID")
+		_, _, ok := l.trap(3 * late)
+		kit.True(t, !ok, "trap after a CA.Modify that changes nothing", "none", "a trap")
+	}, traps.Must("SMA-Trap-07", "IBTA 14.2.5.1", "CA.Modify",
+		"A port that claims a system image GUID reports a change of it by trap 145. NodeInfo has the new one."))
 
 var _ = traps.Needing(validate.Needs{Caps: ci.CapPKeyCounter | ci.CapUD}).Add("sma.trap.pkey",
-	"each field of trap 257", trapPKey, SMATrap08)
-
-func trapPKey(t *validate.T) {
-	l := managed(t)
-	l.put(mad.AttrPKeyTable, 0, &mad.PKeyBlock{0x8123}, mad.StatusOK)
-	l.wrongKey(t, mad.TrapBadPKey, uint32(l.peer.ca.Port.PKeys[0]), func(*ci.SendWR) {})
-}
-
-var SMATrap09 = traps.Must("SMA-Trap-09", "IBTA 14.2.5.1", wireVerb,
-	"A port that counts packets with a wrong Q_Key reports one by trap 258: its LIDs, Q_Key, service level and QPs.")
+	"each field of trap 257", func(t *validate.T) {
+		l := managed(t)
+		l.put(mad.AttrPKeyTable, 0, &mad.PKeyBlock{0x8123}, mad.StatusOK)
+		l.wrongKey(t, mad.TrapBadPKey, uint32(l.peer.ca.Port.PKeys[0]), func(*ci.SendWR) {})
+	}, traps.Must("SMA-Trap-08", "IBTA 14.2.5.1", wireVerb,
+		"A port that counts packets with a wrong P_Key reports one by trap 257: its LIDs, P_Key, service level and "+
+			"QPs."))
 
 var _ = traps.Needing(validate.Needs{Caps: ci.CapQKeyCounter | ci.CapUD}).Add("sma.trap.qkey",
-	"each field of trap 258", trapQKey, SMATrap09)
-
-func trapQKey(t *validate.T) {
-	const bad = 0x00facade // the high bit is clear, so the request's own key is sent (IBTA 10.2.5)
-	managed(t).wrongKey(t, mad.TrapBadQKey, bad, func(wr *ci.SendWR) { wr.To.QKey = bad })
-}
+	"each field of trap 258", func(t *validate.T) {
+		const bad = 0x00facade // the high bit is clear, so the request's own key is sent (IBTA 10.2.5)
+		managed(t).wrongKey(t, mad.TrapBadQKey, bad, func(wr *ci.SendWR) { wr.To.QKey = bad })
+	}, traps.Must("SMA-Trap-09", "IBTA 14.2.5.1", wireVerb,
+		"A port that counts packets with a wrong Q_Key reports one by trap 258: its LIDs, Q_Key, service level and "+
+			"QPs."))
 
 // wrongKey sends a datagram that change has changed from the peer to the port, and checks the trap that reports it.
 func (l *linked) wrongKey(t *validate.T, trap uint16, k uint32, change func(wr *ci.SendWR)) {

@@ -29,9 +29,7 @@ func (l *linked) violated(modifier uint32) mad.SMP {
 	}
 }
 
-var _ = traps.Add("sma.trap.each", "acknowledge the second of three traps, then the others", trapEach, SMATrap03)
-
-func trapEach(t *validate.T) {
+var _ = traps.Add("sma.trap.each", "acknowledge the second of three traps, then the others", func(t *validate.T) {
 	l := managed(t)
 	var first [3]mad.SMP
 	for i := range first {
@@ -57,11 +55,9 @@ func trapEach(t *validate.T) {
 	l.repress(&first[2])
 	l.repress(&first[0])
 	l.quiet()
-}
+}, smaTrap03)
 
-var _ = traps.Add("sma.trap.again", "the same violation before the trap repress", trapAgain, SMATrap04)
-
-func trapAgain(t *validate.T) {
+var _ = traps.Add("sma.trap.again", "the same violation before the trap repress", func(t *validate.T) {
 	l := managed(t)
 	first := l.violated(3)
 	l.violateAt(3)
@@ -91,31 +87,27 @@ func trapAgain(t *validate.T) {
 	}
 	l.repress(&last)
 	l.quiet()
-}
+}, smaTrap04)
 
-var SMATrap11 = traps.Must("SMA-Trap-11", "IBTA 14.2.5.1", wireVerb,
-	"Many requests with wrong M_Keys, whose traps nobody acknowledges, do not keep the port from reporting another "+
-		"event.")
-
-var _ = traps.Add("sma.trap.many", "a change of the capability mask after 30 different violations", trapMany, SMATrap11)
-
-func trapMany(t *validate.T) {
-	l := managed(t)
-	for i := range uint32(30) {
-		l.violate(l.smp(mad.Set, mad.AttrPKeyTable, i))
-	}
-	l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK)
-	for _, n := l.changeCapability(); n.Trap != mad.TrapCapabilityMask; {
-		_, n = l.mustTrap("a change of the capability mask")
-	}
-}
-
-var SMATrap12 = traps.Must("SMA-Trap-12", "IBTA 13.4.9", wireVerb,
-	"A port that claims notices returns that of a trap that has not been acknowledged, with their number, to a Get of "+
-		"Notice. A Set of the same notice acknowledges the trap, and a Set of another one changes nothing.")
+var _ = traps.Add("sma.trap.many",
+	"a change of the capability mask after 30 different violations", func(t *validate.T) {
+		l := managed(t)
+		for i := range uint32(30) {
+			l.violate(l.smp(mad.Set, mad.AttrPKeyTable, i))
+		}
+		l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK)
+		for _, n := l.changeCapability(); n.Trap != mad.TrapCapabilityMask; {
+			_, n = l.mustTrap("a change of the capability mask")
+		}
+	}, traps.Must("SMA-Trap-11", "IBTA 14.2.5.1", wireVerb,
+		"Many requests with wrong M_Keys, whose traps nobody acknowledges, do not keep the port from reporting "+
+			"another event."))
 
 var _ = traps.Add("sma.trap.notice", "read the notices of two traps, and acknowledge them by Sets", trapNotice,
-	SMATrap12)
+	traps.Must("SMA-Trap-12", "IBTA 13.4.9", wireVerb,
+		"A port that claims notices returns that of a trap that has not been acknowledged, with their number, to a "+
+			"Get of Notice. A Set of the same notice acknowledges the trap, and a Set of another one changes "+
+			"nothing."))
 
 func trapNotice(t *validate.T) {
 	alone(t)
@@ -170,56 +162,48 @@ func trapNotice(t *validate.T) {
 	l.quiet()
 }
 
-var SMATrap13 = traps.Must("SMA-Trap-13", "IBTA 13.4.9", wireVerb,
-	"A trap that has not been acknowledged is repeated to the subnet manager that the port has then.")
+var _ = traps.Add("sma.trap.manager",
+	"change MasterSMLID while a trap is repeated, and change it back", func(t *validate.T) {
+		const nobody = 0xbffe
+		l := managed(t)
+		first := l.violated(5)
+		was := l.peer.ca.Port.LID
+		l.change(func(i *mad.PortInfo) { i.MasterSMLID = nobody })
+		l.quiet()
+		l.change(func(i *mad.PortInfo) { i.MasterSMLID = uint16(was) })
+		again, _ := l.mustTrap("a Set of the first MasterSMLID")
+		l.sameMAD(again, first)
+		l.repress(&first)
+		l.quiet()
+	}, traps.Must("SMA-Trap-13", "IBTA 13.4.9", wireVerb,
+		"A trap that has not been acknowledged is repeated to the subnet manager that the port has then."))
 
-var _ = traps.Add("sma.trap.manager", "change MasterSMLID while a trap is repeated, and change it back", trapManager,
-	SMATrap13)
-
-func trapManager(t *validate.T) {
-	const nobody = 0xbffe
-	l := managed(t)
-	first := l.violated(5)
-	was := l.peer.ca.Port.LID
-	l.change(func(i *mad.PortInfo) { i.MasterSMLID = nobody })
-	l.quiet()
-	l.change(func(i *mad.PortInfo) { i.MasterSMLID = uint16(was) })
-	again, _ := l.mustTrap("a Set of the first MasterSMLID")
-	l.sameMAD(again, first)
-	l.repress(&first)
-	l.quiet()
-}
-
-var SMATrap14 = traps.Must("SMA-Trap-14", "IBTA 14.2.5.1", wireVerb,
-	"A port sends no traps before it is active: neither repetitions, nor traps of new events. When it is active "+
-		"again, it reports events.")
-
-var _ = traps.Add("sma.trap.inactive", "a trap that is repeated, and a new event, while the port is in Init",
-	trapInactive, SMATrap14)
-
-func trapInactive(t *validate.T) {
-	alone(t)
-	l := managed(t)
-	l.violated(6)
-	l.forget()
-	l.change(func(i *mad.PortInfo) { i.State = uint8(ci.PortDown) })
-	l.awaitState(ci.PortInit)
-	l.await(accesslayer.PortInit, "the link has trained") // the services know the state, too
-	for i := range uint32(2) {
-		l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK)
-		l.peer.list = nil
-		_, n, ok := l.trap(3 * late)
-		kit.True(t, !ok, "traps of a port in Init, for a SubnetTimeOut of 67 ms", "none", "trap %d", n.Trap)
-		if i == 0 {
-			l.violateAt(7)
+var _ = traps.Add("sma.trap.inactive",
+	"a trap that is repeated, and a new event, while the port is in Init", func(t *validate.T) {
+		alone(t)
+		l := managed(t)
+		l.violated(6)
+		l.forget()
+		l.change(func(i *mad.PortInfo) { i.State = uint8(ci.PortDown) })
+		l.awaitState(ci.PortInit)
+		l.await(accesslayer.PortInit, "the link has trained") // the services know the state, too
+		for i := range uint32(2) {
+			l.do(l.smp(mad.Get, mad.AttrNodeInfo, 0), mad.StatusOK)
+			l.peer.list = nil
+			_, n, ok := l.trap(3 * late)
+			kit.True(t, !ok, "traps of a port in Init, for a SubnetTimeOut of 67 ms", "none", "trap %d", n.Trap)
+			if i == 0 {
+				l.violateAt(7)
+			}
 		}
-	}
-	for _, s := range []ci.PortState{ci.PortArmed, ci.PortActive} {
-		l.change(func(i *mad.PortInfo) { i.State = uint8(s) })
-	}
-	l.await(accesslayer.PortActive, "a Set of Active")
-	l.violated(8)
-}
+		for _, s := range []ci.PortState{ci.PortArmed, ci.PortActive} {
+			l.change(func(i *mad.PortInfo) { i.State = uint8(s) })
+		}
+		l.await(accesslayer.PortActive, "a Set of Active")
+		l.violated(8)
+	}, traps.Must("SMA-Trap-14", "IBTA 14.2.5.1", wireVerb,
+		"A port sends no traps before it is active: neither repetitions, nor traps of new events. When it is active "+
+			"again, it reports events."))
 
 // alone skips the case on a link with a subnet manager of its own, which sends requests to the port meanwhile and reads
 // and acknowledges its notices.

@@ -66,12 +66,10 @@ func (l *linked) repress(s *mad.SMP) {
 	l.peer.send(&m)
 }
 
-var SMATrap01 = traps.Must("SMA-Trap-01", "IBTA 14.2.5.1", wireVerb,
+var smaTrap01 = traps.Must("SMA-Trap-01", "IBTA 14.2.5.1", wireVerb,
 	"A request with a wrong M_Key is reported to the subnet manager by trap 256, with the request and its route.")
 
-var _ = traps.Add("sma.trap.bytes", "each field of trap 256", trapBytes, SMATrap01)
-
-func trapBytes(t *validate.T) {
+var _ = traps.Add("sma.trap.bytes", "each field of trap 256", func(t *validate.T) {
 	alone(t)
 	l := managed(t)
 	l.change(func(i *mad.PortInfo) {
@@ -113,7 +111,7 @@ func trapBytes(t *validate.T) {
 			Trap: mad.TrapBadMKey, IssuerLID: uint16(l.attr().LID)})
 		l.repress(&s)
 	}
-}
+}, smaTrap01)
 
 // A violation is a request that fails the check of the M_Key.
 type violation struct {
@@ -160,12 +158,7 @@ func (l *linked) afterHops(n uint8) (*mad.SMP, mad.TrapMKey) {
 	return q, want
 }
 
-var SMATrap02 = traps.Must("SMA-Trap-02", "IBTA 13.4.9", wireVerb,
-	"A trap is repeated unchanged until it is repressed, no more often than once in SubnetTimeOut.")
-
-var _ = traps.Add("sma.trap.repeated", "three transmissions of a trap", trapRepeated, SMATrap02)
-
-func trapRepeated(t *validate.T) {
+var _ = traps.Add("sma.trap.repeated", "three transmissions of a trap", func(t *validate.T) {
 	l := managed(t)
 	start := time.Now()
 	l.violate(l.smp(mad.Set, mad.AttrPKeyTable, 0))
@@ -176,14 +169,13 @@ func trapRepeated(t *validate.T) {
 	}
 	kit.AtLeast(t, "time from the event to the second repetition, for a SubnetTimeOut of 67 ms", time.Since(start),
 		100*time.Millisecond)
-}
+}, traps.Must("SMA-Trap-02", "IBTA 13.4.9", wireVerb,
+	"A trap is repeated unchanged until it is repressed, no more often than once in SubnetTimeOut."))
 
-var SMATrap03 = traps.Must("SMA-Trap-03", "IBTA 13.4.9", wireVerb,
+var smaTrap03 = traps.Must("SMA-Trap-03", "IBTA 13.4.9", wireVerb,
 	"A trap repress with the trap's transaction ID and the M_Key ends its repetition.")
 
-var _ = traps.Add("sma.trap.repressed", "acknowledge a trap", trapRepressed, SMATrap03)
-
-func trapRepressed(t *validate.T) {
+var _ = traps.Add("sma.trap.repressed", "acknowledge a trap", func(t *validate.T) {
 	l := managed(t)
 	l.violate(l.smp(mad.Set, mad.AttrPKeyTable, 0))
 	first, _ := l.mustTrap("a wrong M_Key")
@@ -203,14 +195,12 @@ func trapRepressed(t *validate.T) {
 	}
 	l.repress(&first)
 	l.quiet()
-}
+}, smaTrap03)
 
-var SMATrap04 = traps.Must("SMA-Trap-04", "IBTA 13.4.9", wireVerb,
+var smaTrap04 = traps.Must("SMA-Trap-04", "IBTA 13.4.9", wireVerb,
 	"Traps of two events have different transaction IDs.")
 
-var _ = traps.Add("sma.trap.transactions", "two violations of the M_Key", trapTransactions, SMATrap04)
-
-func trapTransactions(t *validate.T) {
+var _ = traps.Add("sma.trap.transactions", "two violations of the M_Key", func(t *validate.T) {
 	l := managed(t)
 	var tids [2]uint64
 	for i := range tids {
@@ -225,15 +215,15 @@ func trapTransactions(t *validate.T) {
 		}
 	}
 	kit.True(t, tids[0] != tids[1], "transaction IDs of two traps", "different ones", "%#x twice", tids[0])
-}
+}, smaTrap04)
 
-var SMATrap05 = traps.Must("SMA-Trap-05", "IBTA 14.2.5.1", "CA.Modify",
+var smaTrap05 = traps.Must("SMA-Trap-05", "IBTA 14.2.5.1", "CA.Modify",
 	"A port that claims notices of its capability mask reports a change of it by trap 144.")
 
-var SMATrap06 = traps.Must("SMA-Trap-06", "IBTA 13.4.9", wireVerb,
+var smaTrap06 = traps.Must("SMA-Trap-06", "IBTA 13.4.9", wireVerb,
 	"A trap repress ends the repetition of a trap that reports an event of the driver or the adapter.")
 
-var _ = traps.Add("sma.trap.capability", "each field of trap 144", trapCapability, SMATrap05)
+var _ = traps.Add("sma.trap.capability", "each field of trap 144", trapCapability, smaTrap05)
 
 // changeCapability changes the capability mask of the port, and returns the trap that reports it.
 func (l *linked) changeCapability() (s mad.SMP, n mad.Notice) {
@@ -261,9 +251,7 @@ func trapCapability(t *validate.T) {
 		Trap: mad.TrapCapabilityMask, IssuerLID: uint16(attr.LID)})
 }
 
-var _ = traps.Add("sma.trap.driver", "acknowledge trap 144", trapDriver, SMATrap06)
-
-func trapDriver(t *validate.T) {
+var _ = traps.Add("sma.trap.driver", "acknowledge trap 144", func(t *validate.T) {
 	l := managed(t)
 	first, _ := l.changeCapability()
 	again, _ := l.mustTrap("a trap without a trap repress")
@@ -276,7 +264,7 @@ func trapDriver(t *validate.T) {
 		_, _, ok := l.trap(3 * late)
 		kit.True(t, !ok, "trap after a CA.Modify that changes nothing", "none", "a trap")
 	}
-}
+}, smaTrap06)
 
 // quiet waits until the port sends no traps. One may be on its way.
 func (l *linked) quiet() {

@@ -177,10 +177,7 @@ func libraryAnswers(t *validate.T) {
 	s.gone("the daemon after answers that a user library could not use")
 }
 
-var _ = unusable.Add("user.library.moved", "answers that are cut, of verbs that move a queue", libraryMoved,
-	req.SAS2_4_12)
-
-func libraryMoved(t *validate.T) {
+var _ = unusable.Add("user.library.moved", "answers that are cut, of verbs that move a queue", func(t *validate.T) {
 	lib := t.UserLibrary()
 	s := startStage(t, new(trace), nil)
 	g := &garbler{size: map[string]int{}}
@@ -216,4 +213,4 @@ func libraryMoved(t *validate.T) {
 	p.A.Exchange(p.B, 100)
 	a.cut()
 	s.gone("the daemon after answers that a user library could not use")
-}
+}, req.SAS2_4_12)

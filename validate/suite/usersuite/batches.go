@@ -13,7 +13,8 @@ import (
 var batches = area()
 
 var _ = batches.Add("user.batch.messages",
-	"lists of requests and completions cross the process boundary in one message each", batchMessages, req.SAS2_1_24)
+	"lists of requests and completions cross the process boundary in one message each", batchMessages,
+	req.SAS2_1_24)
 
 func batchMessages(t *validate.T) {
 	s := newStage(t)
@@ -43,9 +44,7 @@ func batchMessages(t *validate.T) {
 	kit.Equal(t, "messages of the calls of Poll with room for 32 completions", s.trace.count("message CQ.Poll"), polls)
 }
 
-var _ = batches.Add("user.batch.time", "a list of 64 requests takes less time than 64 posts", batchTime, req.SAS2_1_25)
-
-func batchTime(t *validate.T) {
+var _ = batches.Add("user.batch.time", "a list of 64 requests takes less time than 64 posts", func(t *validate.T) {
 	const depth, rounds = 64, 5
 	s := newStage(t)
 	ca := s.with().open()
@@ -77,11 +76,9 @@ func batchTime(t *validate.T) {
 	single, list := measure(1), measure(depth)
 	kit.True(t, list < single/2, "time to post 64 requests in one list", "less than half of the time of 64 posts",
 		"%v and %v", list, single)
-}
+}, req.SAS2_1_25)
 
-var _ = batches.Add("user.no-bypass.traffic", "traffic of a process without a user library", noBypass, req.SAS2_4_16)
-
-func noBypass(t *validate.T) {
+var _ = batches.Add("user.no-bypass.traffic", "traffic of a process without a user library", func(t *validate.T) {
 	s := newStage(t)
 	p := s.with().pair()
 	for _, n := range []int{0, 1, 3000, 20000} {
@@ -92,7 +89,7 @@ func noBypass(t *validate.T) {
 	for _, verb := range []string{"QP.PostSend", "QP.PostRecv", "CQ.Poll", "CQ.Notify"} {
 		kit.AtLeast(t, "messages of "+verb, s.trace.count("message "+verb), 1)
 	}
-}
+}, req.SAS2_4_16)
 
 var _ = batches.Add("user.bypass.functions",
 	"a library's functions replace the verbs of the data path, which then send no message", bypassFunctions,

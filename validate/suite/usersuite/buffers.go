@@ -15,116 +15,76 @@ import (
 var buffers = area()
 
 var _ = buffers.Add("user.buffer.copied",
-	"the driver receives a copy of private data, and bad descriptors and sizes are rejected", bufferCopied,
-	req.SAS2_4_06)
-
-func bufferCopied(t *validate.T) {
-	s := newStage(t)
-	a := s.app()
-	pd := a.open().PD()
-	var theirs []byte // the library's own bytes
-	setIn := func(in []byte, files ...*os.File) {
-		a.lib.before(func(verb string, _ any, ub *ci.UserBuffer) error {
-			if verb == "CreateCQ" {
-				ub.In, ub.InFiles = in, files
-				theirs = in
+	"the driver receives a copy of private data, and bad descriptors and sizes are rejected", func(t *validate.T) {
+		s := newStage(t)
+		a := s.app()
+		pd := a.open().PD()
+		var theirs []byte // the library's own bytes
+		setIn := func(in []byte, files ...*os.File) {
+			a.lib.before(func(verb string, _ any, ub *ci.UserBuffer) error {
+				if verb == "CreateCQ" {
+					ub.In, ub.InFiles = in, files
+					theirs = in
+				}
+				return nil
+			})
+		}
+		setIn([]byte("as it was when the hook returned"))
+		var first, second []byte
+		s.probe.handle(func(verb string, ub *ci.UserBuffer) error {
+			if verb != "CreateCQ" {
+				reply(ub)
+				return nil
 			}
-			return nil
-		})
-	}
-	setIn([]byte("as it was when the hook returned"))
-	var first, second []byte
-	s.probe.handle(func(verb string, ub *ci.UserBuffer) error {
-		if verb != "CreateCQ" {
+			first = bytes.Clone(ub.In)
+			// The application changes its bytes while the driver works.
+			m, err := s.probe.process().Memory(ci.Bytes(theirs).Addr(), uint64(len(theirs)), ci.LocalWrite)
+			if err != nil {
+				return err
+			}
+			if _, err := m.WriteAt(bytes.Repeat([]byte{'X'}, len(theirs)), 0); err != nil {
+				return err
+			}
+			second = bytes.Clone(ub.In)
 			reply(ub)
 			return nil
-		}
-		first = bytes.Clone(ub.In)
-		// The application changes its bytes while the driver works.
-		m, err := s.probe.process().Memory(ci.Bytes(theirs).Addr(), uint64(len(theirs)), ci.LocalWrite)
-		if err != nil {
-			return err
-		}
-		if _, err := m.WriteAt(bytes.Repeat([]byte{'X'}, len(theirs)), 0); err != nil {
-			return err
-		}
-		second = bytes.Clone(ub.In)
-		reply(ub)
-		return nil
-	})
-	cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
-	kit.OK(t, err, "PD.CreateCQ with private data")
-	kit.SameBytes(t, "private data at the driver", first, []byte("as it was when the hook returned"))
-	kit.SameBytes(t, "private data at the driver after the application has changed its own", second, first)
-	kit.OK(t, cq.Destroy(), "CQ.Destroy")
-
-	s.probe.handle(nil)
-	for _, x := range []struct {
-		step string
-		in   []byte
-		file func() (*os.File, error)
-		want ci.Status
-	}{
-		{"more bytes than a message carries", make([]byte, schema.MaxPrivate+1), nil, ci.InvalidParameter},
-		{"a file whose size may change", nil, func() (*os.File, error) { return os.Open(os.Args[0]) },
-			ci.InvalidPermission},
-	} {
-		t.Step("%s", x.step)
-		var files []*os.File
-		if x.file != nil {
-			f, err := x.file()
-			if err != nil {
-				t.Harness("%v", err)
-			}
-			t.Cleanup(func() { f.Close() })
-			files = append(files, f)
-		}
-		setIn(x.in, files...)
-		s.trace.take()
+		})
 		cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
-		kit.WantRefused(t, cq, err, "PD.CreateCQ with "+x.step, x.want)
-		kit.Equal(t, "calls of the driver with "+x.step, s.trace.count("driver CreateCQ"), 0)
-	}
-}
+		kit.OK(t, err, "PD.CreateCQ with private data")
+		kit.SameBytes(t, "private data at the driver", first, []byte("as it was when the hook returned"))
+		kit.SameBytes(t, "private data at the driver after the application has changed its own", second, first)
+		kit.OK(t, cq.Destroy(), "CQ.Destroy")
 
-var _ = buffers.Add("user.buffer.every-verb", "the driver receives the private data of every verb that has some",
-	bufferEveryVerb, req.SAS2_4_08)
+		s.probe.handle(nil)
+		for _, x := range []struct {
+			step string
+			in   []byte
+			file func() (*os.File, error)
+			want ci.Status
+		}{
+			{"more bytes than a message carries", make([]byte, schema.MaxPrivate+1), nil, ci.InvalidParameter},
+			{"a file whose size may change", nil, func() (*os.File, error) { return os.Open(os.Args[0]) },
+				ci.InvalidPermission},
+		} {
+			t.Step("%s", x.step)
+			var files []*os.File
+			if x.file != nil {
+				f, err := x.file()
+				if err != nil {
+					t.Harness("%v", err)
+				}
+				t.Cleanup(func() { f.Close() })
+				files = append(files, f)
+			}
+			setIn(x.in, files...)
+			s.trace.take()
+			cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
+			kit.WantRefused(t, cq, err, "PD.CreateCQ with "+x.step, x.want)
+			kit.Equal(t, "calls of the driver with "+x.step, s.trace.count("driver CreateCQ"), 0)
+		}
+	}, req.SAS2_4_06)
 
-func bufferEveryVerb(t *validate.T) {
-	s := newStage(t)
-	ca := s.app().open()
-	pd := ca.PD()
-	cq := ca.CQ(pd, 8)
-	qp := ca.QP(pd, cq, cq)
-	kit.OK(t, qp.Modify(ci.QPFieldsInit, ci.QPAttr{State: ci.QPInit, Port: ca.Port.Num}), "QP.Modify to Init")
-	verbs := []string{"OpenCA", "AllocatePD", "CreateCQ", "CreateQP", "ModifyQP"}
-	if t.Claims().Has(ci.CapAV) {
-		ca.AV(pd, ca)
-		verbs = append(verbs, "CreateAV")
-	}
-	if t.Claims().Has(ci.CapSRQ) {
-		ca.SRQ(pd, 4, 1)
-		verbs = append(verbs, "CreateSRQ")
-	}
-	if t.Claims().Has(ci.CapMW1) {
-		ca.MW(pd, ci.MWType1)
-		verbs = append(verbs, "CreateMW")
-	}
-	if t.Claims().Has(ci.CapResizeCQ) {
-		_, err := cq.Resize(ci.CQResize{Size: 16})
-		kit.OK(t, err, "CQ.Resize")
-		verbs = append(verbs, "ResizeCQ")
-	}
-	for _, v := range verbs {
-		kit.Equal(t, "private data of "+v+" at the driver", s.probe.seen(v), describe(&ci.UserBuffer{
-			Command: privateCommand, Status: privateStatus, In: []byte(v), Out: make([]byte, 0, privateRoom)}))
-	}
-}
-
-var _ = buffers.Add("user.buffer.opaque", "random private data of all sizes, in both directions", bufferOpaque,
-	req.SAS2_4_17)
-
-func bufferOpaque(t *validate.T) {
+var _ = buffers.Add("user.buffer.opaque", "random private data of all sizes, in both directions", func(t *validate.T) {
 	s := newStage(t)
 	a := s.app()
 	pd := a.open().PD()
@@ -168,4 +128,4 @@ func bufferOpaque(t *validate.T) {
 		a.lib.before(nil)
 		kit.OK(t, cq.Destroy(), "CQ.Destroy")
 	}
-}
+}, req.SAS2_4_17)

@@ -10,12 +10,9 @@ import (
 	"ciddk/validate/req"
 )
 
-var _ = steps.Case(validate.Case{
-	ID:     "user.hook.pairs",
-	Title:  "each of the 28 pairs of hooks: before the message and after the driver, with the private data of both",
-	Checks: []string{req.SAS2_4_08.ID, req.SAS2_4_12.ID},
-	Run:    hookPairs,
-}, req.SAS2_4_05, req.SAS2_4_08, req.SAS2_4_12)
+var _ = steps.With(validate.Case{Checks: []string{req.SAS2_4_08.ID, req.SAS2_4_12.ID}}).Add("user.hook.pairs",
+	"each of the 28 pairs of hooks: before the message and after the driver, with the private data of both",
+	hookPairs, req.SAS2_4_05, req.SAS2_4_08, req.SAS2_4_12)
 
 // hookPairs calls the verb of each pair. A verb has private data if the driver's verb has a UserBuffer.
 func hookPairs(t *validate.T) {

@@ -6,6 +6,7 @@ import (
 
 	"ciddk/ci"
 	"ciddk/validate"
+	"ciddk/validate/explore"
 	"ciddk/validate/kit"
 	"ciddk/validate/req"
 )
@@ -42,6 +43,28 @@ func libraryTraffic(t *validate.T) {
 	}
 	a.cut()
 	s.gone("the daemon after the application was cut")
+}
+
+var _ = libraries.Case(validate.Case{
+	ID:      "user.library.model",
+	Title:   "verbs of a process with the driver's own user library, compared with a model",
+	Run:     libraryModel,
+	Needs:   validate.Needs{Caps: ci.CapUser, MayImpair: true},
+	Timeout: 2 * time.Minute,
+	Final:   true,
+}, libraries.Must("CI-User-02", "SAS 2.4", "user library",
+	"A process with the driver's user library has the same results of verbs, completions, callbacks, events and bytes "+
+		"as a consumer in the process of the driver."))
+
+func libraryModel(t *validate.T) {
+	lib := *t.UserLibrary()
+	s := startStage(t, new(trace), nil)
+	a := s.with(&lib)
+	var hcas []ci.HCA
+	for i := range s.guids {
+		hcas = append(hcas, a.hca(i))
+	}
+	explore.Judge(t, explore.Config{Rows: 80, Traces: 160, Least: 40, Time: 3 * time.Second}, hcas)
 }
 
 var _ = libraries.Add("user.library.room", "private data with one byte too little room for the driver's answer",
@@ -230,13 +253,9 @@ func libraryFull(t *validate.T) {
 	s.gone("the daemon after the memory of a process was used up")
 }
 
-var _ = libraries.Case(validate.Case{
-	ID:      "user.library.reuse",
-	Title:   "a process that creates and destroys large queues again and again",
-	Run:     libraryReuse,
-	Timeout: 60 * time.Second,
-	Needs:   validate.Needs{Caps: ci.CapUser},
-}, req.SAS2_4_06)
+var _ = libraries.Needing(validate.Needs{Caps: ci.CapUser}).With(validate.Case{Timeout: 60 * time.Second}).Add(
+	"user.library.reuse", "a process that creates and destroys large queues again and again", libraryReuse,
+	req.SAS2_4_06)
 
 // libraryReuse creates and destroys queues of each kind that need, in total, far more memory than a driver shares with
 // a process, so that a queue whose memory is not used again is noticed.
@@ -288,13 +307,9 @@ func libraryReuse(t *validate.T) {
 	s.gone("the daemon after large queues")
 }
 
-var _ = libraries.Case(validate.Case{
-	ID:      "user.library.refused",
-	Title:   "resizes with one byte too little room for the driver's answer, again and again",
-	Run:     libraryRefused,
-	Timeout: 60 * time.Second,
-	Needs:   validate.Needs{Caps: ci.CapUser},
-}, req.SAS2_4_06)
+var _ = libraries.Needing(validate.Needs{Caps: ci.CapUser}).With(validate.Case{Timeout: 60 * time.Second}).Add(
+	"user.library.refused", "resizes with one byte too little room for the driver's answer, again and again",
+	libraryRefused, req.SAS2_4_06)
 
 // libraryRefused has resizes refused that need, in total, more memory than a driver shares with a process, so that a
 // queue is noticed that a refused resize leaves behind.

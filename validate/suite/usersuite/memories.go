@@ -27,59 +27,52 @@ const (
 )
 
 var _ = memories.Add("user.memory.both-styles",
-	"queue memory of the process, and queue memory of the driver, with the same hooks", memoryStyles, req.SAS2_4_02)
+	"queue memory of the process, and queue memory of the driver, with the same hooks", func(t *validate.T) {
+		s := newStage(t)
+		a := s.app()
+		pd := a.open().PD()
+		t.Step("memory of the process")
+		own := ownQueue(t)
+		read := s.pinning(a, own, true)
+		cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
+		kit.OK(t, err, "PD.CreateCQ with a queue in memory of the process")
+		kit.Equal(t, "bytes that the driver reads in the process's queue", read(), fromLibrary)
+		kit.OK(t, cq.Destroy(), "CQ.Destroy")
 
-func memoryStyles(t *validate.T) {
-	s := newStage(t)
-	a := s.app()
-	pd := a.open().PD()
-	t.Step("memory of the process")
-	own := ownQueue(t)
-	read := s.pinning(a, own, true)
-	cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
-	kit.OK(t, err, "PD.CreateCQ with a queue in memory of the process")
-	kit.Equal(t, "bytes that the driver reads in the process's queue", read(), fromLibrary)
-	kit.OK(t, cq.Destroy(), "CQ.Destroy")
-
-	t.Step("memory of the driver")
-	shared := s.mapping(a)
-	cq, err = pd.CreateCQ(ci.CQCreate{Size: 4})
-	kit.OK(t, err, "PD.CreateCQ with a queue in memory of the driver")
-	kit.Equal(t, "bytes that the library reads in the driver's queue", shared.atLibrary(), fromDriver)
-	kit.OK(t, cq.Destroy(), "CQ.Destroy")
-}
+		t.Step("memory of the driver")
+		shared := s.mapping(a)
+		cq, err = pd.CreateCQ(ci.CQCreate{Size: 4})
+		kit.OK(t, err, "PD.CreateCQ with a queue in memory of the driver")
+		kit.Equal(t, "bytes that the library reads in the driver's queue", shared.atLibrary(), fromDriver)
+		kit.OK(t, cq.Destroy(), "CQ.Destroy")
+	}, req.SAS2_4_02)
 
 var _ = memories.Add("user.memory.of-the-process",
-	"the driver's writes to queue memory of the process appear there, without a second copy", memoryOfProcess,
-	req.SAS2_4_03)
+	"the driver's writes to queue memory of the process appear there, without a second copy", func(t *validate.T) {
+		s := newStage(t)
+		a := s.app()
+		pd := a.open().PD()
+		own := ownQueue(t)
+		s.pinning(a, own, true)
+		cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
+		kit.OK(t, err, "PD.CreateCQ with a queue in memory of the process")
+		got := string(own.Bytes()[memorySize/2:][:len(fromDriver)])
+		kit.Equal(t, "the process's bytes after the driver has written them", got, fromDriver)
+		kit.OK(t, cq.Destroy(), "CQ.Destroy")
+	}, req.SAS2_4_03)
 
-func memoryOfProcess(t *validate.T) {
-	s := newStage(t)
-	a := s.app()
-	pd := a.open().PD()
-	own := ownQueue(t)
-	s.pinning(a, own, true)
-	cq, err := pd.CreateCQ(ci.CQCreate{Size: 4})
-	kit.OK(t, err, "PD.CreateCQ with a queue in memory of the process")
-	got := string(own.Bytes()[memorySize/2:][:len(fromDriver)])
-	kit.Equal(t, "the process's bytes after the driver has written them", got, fromDriver)
-	kit.OK(t, cq.Destroy(), "CQ.Destroy")
-}
-
+// The case begins anew if the system has given the unmapped addresses to another mapping of this process, such as the
+// stack of a new thread.
 var _ = memories.Add("user.memory.unmapped",
-	"queue memory that the process unmaps, or never had, gives errors and no crash", memoryUnmapped, req.SAS2_4_09)
-
-// memoryUnmapped begins anew if the system has given the unmapped addresses to another mapping of this process, such as
-// the stack of a new thread.
-func memoryUnmapped(t *validate.T) {
-	const most = 5
-	for range most {
-		if memoryStaysUnmapped(t) {
-			return
+	"queue memory that the process unmaps, or never had, gives errors and no crash", func(t *validate.T) {
+		const most = 5
+		for range most {
+			if memoryStaysUnmapped(t) {
+				return
+			}
 		}
-	}
-	t.Inconclusive("addresses that the process had unmapped were mapped again %d times", most)
-}
+		t.Inconclusive("addresses that the process had unmapped were mapped again %d times", most)
+	}, req.SAS2_4_09)
 
 // memoryStaysUnmapped reports false if the addresses were mapped again.
 func memoryStaysUnmapped(t *validate.T) bool {
@@ -232,8 +225,8 @@ func overlaps(maps string, from, to uint64) bool {
 }
 
 var _ = memories.Add("user.memory.mapped",
-	"the post hook maps memory that the driver has allocated, and both halves see each other's writes", memoryMapped,
-	req.SAS2_4_14)
+	"the post hook maps memory that the driver has allocated, and both halves see each other's writes",
+	memoryMapped, req.SAS2_4_14)
 
 func memoryMapped(t *validate.T) {
 	s := newStage(t)

@@ -11,21 +11,16 @@ import (
 // verbs, at a driver that has one. (SAS 2.4.)
 var partials = area().Needing(validate.Needs{Caps: ci.CapUser})
 
-var _ = partials.Add("user.library.none", "a process without a user library, at a driver that has one", libraryNone,
-	req.SAS2_4_16)
+var _ = partials.Add("user.library.none",
+	"a process without a user library, at a driver that has one", func(t *validate.T) {
+		s := startStage(t, new(trace), nil)
+		a := s.with()
+		a.works()
+		a.cut()
+		s.gone("the daemon after a process without a user library")
+	}, req.SAS2_4_16)
 
-func libraryNone(t *validate.T) {
-	s := startStage(t, new(trace), nil)
-	a := s.with()
-	a.works()
-	a.cut()
-	s.gone("the daemon after a process without a user library")
-}
-
-var _ = partials.Add("user.library.unanswered", "a driver that does not answer the user library", libraryUnanswered,
-	req.SAS2_4_16)
-
-func libraryUnanswered(t *validate.T) {
+var _ = partials.Add("user.library.unanswered", "a driver that does not answer the user library", func(t *validate.T) {
 	lib := t.UserLibrary()
 	r := new(trace)
 	p := newProbe(r)
@@ -42,14 +37,11 @@ func libraryUnanswered(t *validate.T) {
 	a.works()
 	a.cut()
 	s.gone("the daemon after a process whose user library had no answers")
-}
+}, req.SAS2_4_16)
 
-var _ = partials.Add("user.library.resize", "resizes in which the user library takes no part", libraryResize,
-	req.SAS2_4_16)
-
-// libraryResize has a library without the hooks of the verbs that move queues, such as one of an older version. If the
+// The case has a library without the hooks of the verbs that move queues, such as one of an older version. If the
 // driver cannot do without them, the verbs fail. The queues remain usable.
-func libraryResize(t *validate.T) {
+var _ = partials.Add("user.library.resize", "resizes in which the user library takes no part", func(t *validate.T) {
 	lib := *t.UserLibrary()
 	lib.ResizeCQ, lib.ModifySRQ = ci.UserHook[ci.UserResizeCQ]{}, ci.UserHook[ci.UserModifySRQ]{}
 	s := startStage(t, new(trace), nil)
@@ -80,7 +72,7 @@ func libraryResize(t *validate.T) {
 	}
 	a.cut()
 	s.gone("the daemon after resizes in which the user library took no part")
-}
+}, req.SAS2_4_16)
 
 // works tests that the process can use objects of each kind that has a part of the user library.
 func (a *app) works() {

@@ -126,8 +126,7 @@ func (p *probe) over(h ci.HCA) ci.HCA {
 			return err
 		}
 	}
-	return ciwrap.Wrap(h, ciwrap.Layer{
-		HCA: func(h ci.HCA) ci.HCA { return probeHCA{ciwrap.HCA{HCA: h}, p} },
+	return ciwrap.Wrap(h, ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return probeHCA{ciwrap.HCA{HCA: h}, p} },
 		CA:  func(c ci.CA) ci.CA { return &probeCA{CA: ciwrap.CA{CA: c}, p: p} },
 		PD:  func(o ci.PD, _ ci.PDType) ci.PD { return probePD{ciwrap.PD{PD: o}, p, born("PD")} },
 		CQ:  func(o ci.CQ, _ ci.CQCreate) ci.CQ { return probeCQ{ciwrap.CQ{CQ: o}, p, born("CQ")} },
@@ -135,8 +134,7 @@ func (p *probe) over(h ci.HCA) ci.HCA {
 		MR:  func(o ci.MR, _ ciwrap.MROrigin) ci.MR { return probeMR{ciwrap.MR{MR: o}, born("MR")} },
 		SRQ: func(o ci.SRQ, _ ci.SRQCreate) ci.SRQ { return probeSRQ{ciwrap.SRQ{SRQ: o}, p, born("SRQ")} },
 		AV:  func(o ci.AV, _ ci.AVAttr) ci.AV { return probeAV{ciwrap.AV{AV: o}, p, born("AV")} },
-		MW:  func(o ci.MW, _ ci.MWCreate) ci.MW { return probeMW{ciwrap.MW{MW: o}, born("MW")} },
-	})
+		MW:  func(o ci.MW, _ ci.MWCreate) ci.MW { return probeMW{ciwrap.MW{MW: o}, born("MW")} }})
 }
 
 type (

@@ -13,13 +13,9 @@ import (
 // Processes that use many queues of the driver's user library, at once and one after the other. (SAS 2.4.)
 var turnovers = area()
 
-var _ = turnovers.Case(validate.Case{
-	ID:      "user.library.many",
-	Title:   "a process with thousands of QPs, of which each has its work done",
-	Run:     libraryMany,
-	Timeout: 45 * time.Second,
-	Needs:   validate.Needs{Caps: ci.CapUser, Attr: manyObjects},
-}, req.SAS2_4_17)
+var _ = turnovers.Needing(validate.Needs{Caps: ci.CapUser, Attr: manyObjects}).With(
+	validate.Case{Timeout: 45 * time.Second}).Add("user.library.many",
+	"a process with thousands of QPs, of which each has its work done", libraryMany, req.SAS2_4_17)
 
 // libraryMany creates more than 4,096 QPs. A driver may mark those with work by the bits of 64-bit words, and the words
 // by the bits of one more word, which has no room for more. The case uses the QPs around each power of two and the last
@@ -82,13 +78,9 @@ func libraryMany(t *validate.T) {
 	s.gone("the daemon after a process with many QPs")
 }
 
-var _ = turnovers.Case(validate.Case{
-	ID:      "user.library.resized",
-	Title:   "queues that a process resizes again and again",
-	Run:     libraryResized,
-	Timeout: 60 * time.Second,
-	Needs:   validate.Needs{Caps: ci.CapUser, Attr: manyObjects},
-}, req.SAS2_4_06)
+var _ = turnovers.Needing(validate.Needs{Caps: ci.CapUser, Attr: manyObjects}).With(
+	validate.Case{Timeout: 60 * time.Second}).Add("user.library.resized",
+	"queues that a process resizes again and again", libraryResized, req.SAS2_4_06)
 
 // libraryResized resizes queues so often that they need, in total, more memory than a driver shares with a process. In
 // between, it creates queues, which must not get memory that another queue still has.

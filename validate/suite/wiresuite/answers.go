@@ -13,13 +13,7 @@ import (
 // 9.9.)
 var answers = area()
 
-var WIREReact17 = answers.Must("WIRE-React-17", "IBTA 9.7.5", "AETH syndrome, reserved values",
-	"An acknowledge with a syndrome of the reserved class or with a reserved NAK code does not acknowledge its "+
-		"request. It is dropped, or the request completes with a bad response error.")
-
-var _ = answers.Add("wire.react.reserved", "acknowledges with reserved syndromes", reactReserved, WIREReact17)
-
-func reactReserved(t *validate.T) {
+var _ = answers.Add("wire.react.reserved", "acknowledges with reserved syndromes", func(t *validate.T) {
 	s := open(t)
 	for _, syn := range kit.Variants(t, "syndrome", []wire.Syndrome{0x40, 0x4a, 0x5f, 0x65, 0x70, 0x7f}) {
 		p := s.dial()
@@ -30,15 +24,15 @@ func reactReserved(t *validate.T) {
 		p.CQ.WaitStatus(1, ci.WCRemAccessErr, ci.WCBadRespErr)
 		p.fatal()
 	}
-}
-
-var WIREReact18 = answers.Must("WIRE-React-18", "IBTA 9.7.5", "AETH syndrome of READ responses and ATOMIC acknowledges",
-	"A READ response or an ATOMIC acknowledge with a syndrome other than ACK does not complete its request with "+
-		"success, and nothing is written.")
+}, answers.Must("WIRE-React-17", "IBTA 9.7.5", "AETH syndrome, reserved values",
+	"An acknowledge with a syndrome of the reserved class or with a reserved NAK code does not acknowledge its "+
+		"request. It is dropped, or the request completes with a bad response error."))
 
 var _ = answers.Add("wire.react.response-syndrome",
 	"READ responses and ATOMIC acknowledges with NAK, RNR NAK and reserved syndromes", reactResponseSyndrome,
-	WIREReact18)
+	answers.Must("WIRE-React-18", "IBTA 9.7.5", "AETH syndrome of READ responses and ATOMIC acknowledges",
+		"A READ response or an ATOMIC acknowledge with a syndrome other than ACK does not complete its request with "+
+			"success, and nothing is written."))
 
 func reactResponseSyndrome(t *validate.T) {
 	list := []struct {
@@ -83,54 +77,44 @@ func reactResponseSyndrome(t *validate.T) {
 	}
 }
 
-var WIREReact19 = answers.Must("WIRE-React-19", "IBTA 9.7.6", "READ response of another path MTU",
-	"A MIDDLE or LAST of a READ response that has not the length which its place demands completes the READ with a "+
-		"bad response error. Nothing is written behind the READ's memory.")
-
-var _ = answers.Add("wire.react.read-mtu", "READ responses whose packets are those of another path MTU", reactReadMTU,
-	WIREReact19)
-
-func reactReadMTU(t *validate.T) {
-	const first, middle, last = wire.RCReadResponseFirst, wire.RCReadResponseMiddle, wire.RCReadResponseLast
-	s := open(t)
-	m := s.dial().mtu
-	for _, x := range kit.Variants(t, "", []struct {
-		what string
-		all  int // bytes of the READ
-		op   wire.Opcode
-		n    int // bytes of the packet after a correct FIRST
-	}{
-		{"a MIDDLE of half the MTU", 3 * m, middle, m / 2},
-		{"a MIDDLE of more than the MTU", 3 * m, middle, m + 4},
-		{"a LAST before the end", 3 * m, last, m},
-		{"a MIDDLE at the end", 2 * m, middle, m},
-		{"an empty LAST", 2 * m, last, 0},
-		{"a LAST of less than the rest", m + 12, last, 8},
-		{"a LAST of more than the rest", m + 12, last, 16},
-	}) {
-		p := s.dial()
-		p.blank()
-		p.Send(p.readWR(1, x.all))
-		p.expectRead("a READ", x.all, p.from)
-		ack := wire.ACK(wire.CreditsInvalid)
-		p.answer(first, p.from, ack, 1, p.bytes(m))
-		p.answer(x.op, p.from+1, ack, 1, p.bytes(x.n))
-		p.CQ.WaitStatus(1, ci.WCBadRespErr, ci.WCLocalLenErr)
-		p.fatal()
-		for i, b := range p.Buf.Bytes[32+x.all:] {
-			kit.True(t, b == 0xee, "memory behind that of a READ that was answered with "+x.what, "nothing written",
-				"byte %d behind it is %#02x", i, b)
+var _ = answers.Add("wire.react.read-mtu",
+	"READ responses whose packets are those of another path MTU", func(t *validate.T) {
+		const first, middle, last = wire.RCReadResponseFirst, wire.RCReadResponseMiddle, wire.RCReadResponseLast
+		s := open(t)
+		m := s.dial().mtu
+		for _, x := range kit.Variants(t, "", []struct {
+			what string
+			all  int // bytes of the READ
+			op   wire.Opcode
+			n    int // bytes of the packet after a correct FIRST
+		}{
+			{"a MIDDLE of half the MTU", 3 * m, middle, m / 2},
+			{"a MIDDLE of more than the MTU", 3 * m, middle, m + 4},
+			{"a LAST before the end", 3 * m, last, m},
+			{"a MIDDLE at the end", 2 * m, middle, m},
+			{"an empty LAST", 2 * m, last, 0},
+			{"a LAST of less than the rest", m + 12, last, 8},
+			{"a LAST of more than the rest", m + 12, last, 16},
+		}) {
+			p := s.dial()
+			p.blank()
+			p.Send(p.readWR(1, x.all))
+			p.expectRead("a READ", x.all, p.from)
+			ack := wire.ACK(wire.CreditsInvalid)
+			p.answer(first, p.from, ack, 1, p.bytes(m))
+			p.answer(x.op, p.from+1, ack, 1, p.bytes(x.n))
+			p.CQ.WaitStatus(1, ci.WCBadRespErr, ci.WCLocalLenErr)
+			p.fatal()
+			for i, b := range p.Buf.Bytes[32+x.all:] {
+				kit.True(t, b == 0xee, "memory behind that of a READ that was answered with "+x.what, "nothing written",
+					"byte %d behind it is %#02x", i, b)
+			}
 		}
-	}
-}
+	}, answers.Must("WIRE-React-19", "IBTA 9.7.6", "READ response of another path MTU",
+		"A MIDDLE or LAST of a READ response that has not the length which its place demands completes the READ with "+
+			"a bad response error. Nothing is written behind the READ's memory."))
 
-var WIREReact20 = answers.Must("WIRE-React-20", "IBTA 9.6", "source of a connected QP's packets",
-	"A READ response or an ATOMIC acknowledge from an address other than the peer's is dropped, and nothing of it is "+
-		"written.")
-
-var _ = answers.Add("wire.react.forged", "responses with data from another source address", reactForged, WIREReact20)
-
-func reactForged(t *validate.T) {
+var _ = answers.Add("wire.react.forged", "responses with data from another source address", func(t *validate.T) {
 	s := open(t)
 	if !s.hasOther() {
 		t.Skip("the certifier's end of the link has only one address")
@@ -163,4 +147,6 @@ func reactForged(t *validate.T) {
 	p.answer(wire.RCAtomicAcknowledge, at, ack, 2, nil, withOrig(77))
 	p.CQ.WaitOK(2)
 	kit.Equal(t, "original value", kit.LoadWord(p.Buf.Bytes[64:]), 77)
-}
+}, answers.Must("WIRE-React-20", "IBTA 9.6", "source of a connected QP's packets",
+	"A READ response or an ATOMIC acknowledge from an address other than the peer's is dropped, and nothing of "+
+		"it is written."))

@@ -17,13 +17,7 @@ var datagramCases = area().Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV})
 
 const areaLen = 40 // bytes that precede a datagram in its receive
 
-var WIREUd01 = datagramCases.Must("WIRE-Ud-01", "IBTA 9.8", "UD SEND",
-	"A datagram fills one receive after 40 reserved bytes. Its completion has the source QP of the DETH and the "+
-		"immediate data.")
-
-var _ = datagramCases.Add("wire.ud.receive", "datagrams of 0 bytes to the MTU", udReceive, WIREUd01)
-
-func udReceive(t *validate.T) {
+var _ = datagramCases.Add("wire.ud.receive", "datagrams of 0 bytes to the MTU", func(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
 	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 3, 100, p.ca.MTU().Bytes()}) {
 		id := uint64(i + 1)
@@ -52,15 +46,11 @@ func udReceive(t *validate.T) {
 				j+1, c)
 		}
 	}
-}
+}, datagramCases.Must("WIRE-Ud-01", "IBTA 9.8", "UD SEND",
+	"A datagram fills one receive after 40 reserved bytes. Its completion has the source QP of the DETH and the "+
+		"immediate data."))
 
-var WIREUd02 = datagramCases.Must("WIRE-Ud-02", "RoCEv2 A17.4", "the first 40 bytes of a receive",
-	"For IPv4, the first 40 bytes of a receive end with the datagram's IP header: version, total length, protocol "+
-		"and both addresses. For IPv6, they are the IP header.")
-
-var _ = datagramCases.Add("wire.ud.header", "the first 40 bytes of a receive", udHeader, WIREUd02)
-
-func udHeader(t *validate.T) {
+var _ = datagramCases.Add("wire.ud.header", "the first 40 bytes of a receive", func(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
 	p.needEthernet()
 	const n = 21
@@ -84,19 +74,19 @@ func udHeader(t *validate.T) {
 	kit.Equal(t, "checksum over the IPv4 header, checksum field included", sum(h, 0), 0xffff)
 	kit.SameBytes(t, "addresses of the IPv4 header", h[12:20],
 		append(append([]byte(nil), p.info.GID[12:]...), p.local[12:]...))
-}
+}, datagramCases.Must("WIRE-Ud-02", "RoCEv2 A17.4", "the first 40 bytes of a receive",
+	"For IPv4, the first 40 bytes of a receive end with the datagram's IP header: version, total length, "+
+		"protocol and both addresses. For IPv6, they are the IP header."))
 
-var WIREUd03 = datagramCases.Must("WIRE-Ud-03", "IBTA 9.8", "Q_Key",
+var wireUd03 = datagramCases.Must("WIRE-Ud-03", "IBTA 9.8", "Q_Key",
 	"A datagram whose Q_Key is not the QP's is dropped without an answer.")
 
-var _ = datagramCases.Add("wire.ud.qkey", "a datagram with another Q_Key", udQKey, WIREUd03)
-
-func udQKey(t *validate.T) {
+var _ = datagramCases.Add("wire.ud.qkey", "a datagram with another Q_Key", func(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
 	p.Recv(p.RecvWRs(2, 128)...)
 	p.request(wire.UDSendOnly, p.bytes(8), withDeth(wire.DETH{QKey: uint32(p.Config.QKey) ^ 1, SrcQP: p.qpn}))
 	p.udGood(1)
-}
+}, wireUd03)
 
 // udGood sends a valid datagram and expects it to complete the receive with that id, which shows that earlier datagrams
 // used none. It fails if the QP has sent a packet.
@@ -124,13 +114,7 @@ func (p *peer) mute(what string) {
 	p.CQ.WaitOK(id)
 }
 
-var WIREUd04 = datagramCases.Must("WIRE-Ud-04", "IBTA 9.8", "UD SEND",
-	"A datagram is sent as one packet, SEND ONLY or SEND ONLY with immediate, to the QP and with the Q_Key of the "+
-		"work request. The DETH holds the number of the sending QP.")
-
-var _ = datagramCases.Add("wire.ud.send", "datagrams that the QP sends", udSend, WIREUd04, WIREUd05)
-
-func udSend(t *validate.T) {
+var _ = datagramCases.Add("wire.ud.send", "datagrams that the QP sends", func(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
 	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 2, 3, 4, 100, p.ca.MTU().Bytes()}) {
 		id := uint64(i + 1)
@@ -155,45 +139,39 @@ func udSend(t *validate.T) {
 		}
 		p.CQ.WaitOK(id)
 	}
-}
+}, datagramCases.Must("WIRE-Ud-04", "IBTA 9.8", "UD SEND",
+	"A datagram is sent as one packet, SEND ONLY or SEND ONLY with immediate, to the QP and with the Q_Key of "+
+		"the work request. The DETH holds the number of the sending QP."), wireUd05)
 
-var WIREUd05 = datagramCases.Must("WIRE-Ud-05", "IBTA 9.8", "PSN of datagrams",
+var wireUd05 = datagramCases.Must("WIRE-Ud-05", "IBTA 9.8", "PSN of datagrams",
 	"The PSN of each datagram that a QP sends is one more than that of the previous one.")
 
-var _ = datagramCases.Add("wire.ud.send-psn", "PSNs of datagrams that the QP sends, across 0xffffff", udSendPSN,
-	WIREUd05)
+var _ = datagramCases.Add("wire.ud.send-psn",
+	"PSNs of datagrams that the QP sends, across 0xffffff", func(t *validate.T) {
+		p := open(t).raw(kit.Type(ci.UD)).at(0, 0xfffffd).connect()
+		for i := range 6 {
+			p.Send(p.SendWR(uint64(i+1), 0, 8))
+			p.expect(fmt.Sprintf("datagram %d of a QP whose first PSN is 0xfffffd", i+1),
+				want{op: []wire.Opcode{wire.UDSendOnly}, psn: 0xfffffd + uint32(i), length: 8})
+		}
+		p.CQ.WaitOK(1, 2, 3, 4, 5, 6)
+	}, wireUd05)
 
-func udSendPSN(t *validate.T) {
-	p := open(t).raw(kit.Type(ci.UD)).at(0, 0xfffffd).connect()
-	for i := range 6 {
-		p.Send(p.SendWR(uint64(i+1), 0, 8))
-		p.expect(fmt.Sprintf("datagram %d of a QP whose first PSN is 0xfffffd", i+1),
-			want{op: []wire.Opcode{wire.UDSendOnly}, psn: 0xfffffd + uint32(i), length: 8})
-	}
-	p.CQ.WaitOK(1, 2, 3, 4, 5, 6)
-}
-
-var WIREUd06 = datagramCases.Must("WIRE-Ud-06", "IBTA 9.8", "PSN of datagrams",
-	"Datagrams are accepted whatever their PSN is.")
-
-var _ = datagramCases.Add("wire.ud.psn", "datagrams with PSNs in any order", udPSN, WIREUd06)
-
-func udPSN(t *validate.T) {
+var _ = datagramCases.Add("wire.ud.psn", "datagrams with PSNs in any order", func(t *validate.T) {
 	p := dial(t, kit.Type(ci.UD))
 	p.Recv(p.RecvWRs(5, 64)...)
 	for i, d := range kit.Variants(t, "shift", []uint32{0, 5, 1 << 23, 3, 3}) {
 		p.stray(wire.UDSendOnly, p.bytes(8), withPSN(p.psn+d))
 		p.RecvCQ.WaitOK(uint64(i + 1))
 	}
-}
+}, datagramCases.Must("WIRE-Ud-06", "IBTA 9.8", "PSN of datagrams",
+	"Datagrams are accepted whatever their PSN is."))
 
-var WIREUd07 = datagramCases.Must("WIRE-Ud-07", "IBTA 9.6", "packet validation",
+var wireUd07 = datagramCases.Must("WIRE-Ud-07", "IBTA 9.6", "packet validation",
 	"A datagram with a wrong ICRC, of another partition or longer than the receive does not complete a receive "+
 		"with success.")
 
-var _ = datagramCases.Add("wire.ud.bad", "invalid datagrams", udBad, WIREUd07)
-
-func udBad(t *validate.T) {
+var _ = datagramCases.Add("wire.ud.bad", "invalid datagrams", func(t *validate.T) {
 	s := open(t)
 	p := s.dial(kit.Type(ci.UD))
 	p.Recv(p.RecvWRs(3, 128)...)
@@ -224,10 +202,10 @@ func udBad(t *validate.T) {
 			"memory after the end of a receive that is too short", "nothing written", "byte %d of the buffer is %#02x",
 			j, p.Buf.Bytes[j])
 	}
-}
+}, wireUd07)
 
 var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapSpecialQP | ci.CapAV}).Add("wire.ud.qp1",
-	"datagrams to QP1 with each P_Key of the table, and with others", udQP1, WIREUd07, WIREUd03)
+	"datagrams to QP1 with each P_Key of the table, and with others", udQP1, wireUd07, wireUd03)
 
 // qp1QKey is the Q_Key of QP1 (IBTA 3.5.3).
 const qp1QKey = 0x80010000
@@ -281,87 +259,72 @@ func udQP1(t *validate.T) {
 	}
 }
 
-var WIREUc01 = datagramCases.Must("WIRE-Uc-01", "IBTA 9.8", "unreliable connection",
-	"A UC QP sends no answer, whether AckReq is set or not.")
-
-var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.silent", "messages with AckReq", ucSilent,
-	WIREUc01)
-
-func ucSilent(t *validate.T) {
-	p := dial(t, kit.Type(ci.UC))
-	p.Recv(p.RecvWRs(2, 64)...)
-	for range 2 {
-		p.request(wire.UCSendOnly, p.bytes(8), ackReq(true))
-	}
-	p.request(wire.UCWriteOnly, p.bytes(8), p.reth(512, 8), ackReq(true))
-	p.RecvCQ.WaitOK(1, 2)
-	p.mute("UC messages with AckReq")
-}
-
-var WIREUc02 = datagramCases.Must("WIRE-Uc-02", "IBTA 9.8", "UC, lost packets",
-	"A UC message with a missing packet is dropped as a whole, and the next message is accepted.")
-
-var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.gap", "a SEND with a missing packet",
-	ucGap, WIREUc02)
-
-func ucGap(t *validate.T) {
-	s := open(t)
-	for _, missing := range kit.Variants(t, "missing packet", []int{0, 1, 2}) {
-		p := s.dial(kit.Type(ci.UC))
-		p.blank()
-		p.Recv(p.RecvWRs(2, 4*p.mtu)...)
-		for k, op := range kit.Variants(t, "opcode",
-			[]wire.Opcode{wire.UCSendFirst, wire.UCSendMiddle, wire.UCSendLast}) {
-			if k == missing {
-				p.psn = wire.PSNAdd(p.psn, 1)
-				continue
-			}
-			p.request(op, p.bytes(p.mtu))
+var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.silent",
+	"messages with AckReq", func(t *validate.T) {
+		p := dial(t, kit.Type(ci.UC))
+		p.Recv(p.RecvWRs(2, 64)...)
+		for range 2 {
+			p.request(wire.UCSendOnly, p.bytes(8), ackReq(true))
 		}
-		data := p.bytes(24)
-		p.request(wire.UCSendOnly, data)
-		wc := p.RecvCQ.WaitOK(1)[0]
-		kit.Equal(t, fmt.Sprintf("Length of the first message after one whose packet %d is missing", missing+1),
-			wc.Length, uint32(len(data)))
-		kit.SameBytes(t, "data of the message", p.Buf.Bytes[:len(data)], data)
-		p.RecvCQ.Empty()
-		p.mute("a message with a packet missing")
-	}
-}
+		p.request(wire.UCWriteOnly, p.bytes(8), p.reth(512, 8), ackReq(true))
+		p.RecvCQ.WaitOK(1, 2)
+		p.mute("UC messages with AckReq")
+	}, datagramCases.Must("WIRE-Uc-01", "IBTA 9.8", "unreliable connection",
+		"A UC QP sends no answer, whether AckReq is set or not."))
 
-var WIREUc03 = datagramCases.Must("WIRE-Uc-03", "IBTA 9.8", "UC, lost messages",
+var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.gap",
+	"a SEND with a missing packet", func(t *validate.T) {
+		s := open(t)
+		for _, missing := range kit.Variants(t, "missing packet", []int{0, 1, 2}) {
+			p := s.dial(kit.Type(ci.UC))
+			p.blank()
+			p.Recv(p.RecvWRs(2, 4*p.mtu)...)
+			for k, op := range kit.Variants(t, "opcode",
+				[]wire.Opcode{wire.UCSendFirst, wire.UCSendMiddle, wire.UCSendLast}) {
+				if k == missing {
+					p.psn = wire.PSNAdd(p.psn, 1)
+					continue
+				}
+				p.request(op, p.bytes(p.mtu))
+			}
+			data := p.bytes(24)
+			p.request(wire.UCSendOnly, data)
+			wc := p.RecvCQ.WaitOK(1)[0]
+			kit.Equal(t, fmt.Sprintf("Length of the first message after one whose packet %d is missing", missing+1),
+				wc.Length, uint32(len(data)))
+			kit.SameBytes(t, "data of the message", p.Buf.Bytes[:len(data)], data)
+			p.RecvCQ.Empty()
+			p.mute("a message with a packet missing")
+		}
+	}, datagramCases.Must("WIRE-Uc-02", "IBTA 9.8", "UC, lost packets",
+		"A UC message with a missing packet is dropped as a whole, and the next message is accepted."))
+
+var wireUc03 = datagramCases.Must("WIRE-Uc-03", "IBTA 9.8", "UC, lost messages",
 	"A UC message whose PSN is beyond the expected one is accepted.")
 
-var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.jump", "a message beyond the expected PSN",
-	ucJump, WIREUc03)
+var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.jump",
+	"a message beyond the expected PSN", func(t *validate.T) {
+		p := dial(t, kit.Type(ci.UC))
+		p.Recv(p.RecvWRs(3, 64)...)
+		for i, d := range kit.Variants(t, "shift", []int{0, 7, 1000}) {
+			p.psn = wire.PSNAdd(p.psn, d)
+			p.request(wire.UCSendOnly, p.bytes(8))
+			p.RecvCQ.WaitOK(uint64(i + 1))
+		}
+	}, wireUc03)
 
-func ucJump(t *validate.T) {
-	p := dial(t, kit.Type(ci.UC))
-	p.Recv(p.RecvWRs(3, 64)...)
-	for i, d := range kit.Variants(t, "shift", []int{0, 7, 1000}) {
-		p.psn = wire.PSNAdd(p.psn, d)
-		p.request(wire.UCSendOnly, p.bytes(8))
-		p.RecvCQ.WaitOK(uint64(i + 1))
-	}
-}
-
-var WIREUc04 = datagramCases.Must("WIRE-Uc-04", "IBTA 9.8", "UC packets",
-	"A UC message is sent as full packets and a rest, with the opcodes FIRST, MIDDLE, LAST or ONLY and consecutive "+
-		"PSNs. A WRITE has a RETH in its first packet. Immediate data are in the last packet.")
-
-var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.send", "messages that the QP sends",
-	ucSend, WIREUc04)
-
-func ucSend(t *validate.T) {
-	p := dial(t, kit.Type(ci.UC))
-	p.outbound(wire.OpSend, wire.OpWrite)
-}
-
-var WIREUc05 = datagramCases.Must("WIRE-Uc-05", "IBTA 9.8", "UC, access",
-	"A UC WRITE without access rights is dropped without an answer, and nothing is written.")
+var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.send",
+	"messages that the QP sends", func(t *validate.T) {
+		p := dial(t, kit.Type(ci.UC))
+		p.outbound(wire.OpSend, wire.OpWrite)
+	}, datagramCases.Must("WIRE-Uc-04", "IBTA 9.8", "UC packets",
+		"A UC message is sent as full packets and a rest, with the opcodes FIRST, MIDDLE, LAST or ONLY and "+
+			"consecutive PSNs. A WRITE has a RETH in its first packet. Immediate data are in the last packet."))
 
 var _ = datagramCases.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.access", "a WRITE without access rights",
-	ucAccess, WIREUc05)
+	ucAccess,
+	datagramCases.Must("WIRE-Uc-05", "IBTA 9.8", "UC, access",
+		"A UC WRITE without access rights is dropped without an answer, and nothing is written."))
 
 func ucAccess(t *validate.T) {
 	p := dial(t, kit.Type(ci.UC))

@@ -32,11 +32,11 @@ func add(b []byte, at int, d int) {
 	binary.BigEndian.PutUint16(b[at:], binary.BigEndian.Uint16(b[at:])+uint16(d))
 }
 
-var WIREDrop18 = headers.Must("WIRE-Drop-18", "RoCEv2 A17.3", "IP and UDP headers",
-	"A packet is dropped without an answer if its IP header has options, a wrong checksum, a protocol other than UDP, "+
-		"or a length that is not that of the packet, or if its UDP header has another length or another port.")
-
-var _ = headers.Add("wire.drop.ip", "packets with invalid IP and UDP headers", dropIP, WIREDrop18)
+var _ = headers.Add("wire.drop.ip", "packets with invalid IP and UDP headers", dropIP,
+	headers.Must("WIRE-Drop-18", "RoCEv2 A17.3", "IP and UDP headers",
+		"A packet is dropped without an answer if its IP header has options, a wrong checksum, a protocol other than "+
+			"UDP, or a length that is not that of the packet, or if its UDP header has another length or another "+
+			"port."))
 
 // badHeader is a defect of the headers before the BTH.
 type badHeader struct {
@@ -101,12 +101,12 @@ func dropIP(t *validate.T) {
 	}
 }
 
-var WIREUd09 = headers.Must("WIRE-Ud-09", "IBTA 10.5", "multicast; 9.6",
-	"A datagram to a multicast group and to QP 0xffffff reaches each QP that is attached to the group, and no other. "+
-		"On InfiniBand, a datagram to a multicast LID without a GRH, or with one that names no group, is dropped.")
-
 var _ = headers.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV | ci.CapMulticast}).Add("wire.ud.group",
-	"datagrams to multicast groups", udGroup, WIREUd09)
+	"datagrams to multicast groups", udGroup,
+	headers.Must("WIRE-Ud-09", "IBTA 10.5", "multicast; 9.6",
+		"A datagram to a multicast group and to QP 0xffffff reaches each QP that is attached to the group, and no "+
+			"other. On InfiniBand, a datagram to a multicast LID without a GRH, or with one that names no group, is "+
+			"dropped."))
 
 const (
 	groupQPN = 0xffffff

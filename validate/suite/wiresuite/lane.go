@@ -14,13 +14,7 @@ import (
 // lanes are the cases of subnet management on its lane, with ports whose agents are in the adapter. (IBTA 7.6.4, 13.5.)
 var lanes = area()
 
-var WIRESmp01 = lanes.Must("WIRE-Smp-01", "IBTA 7.6", "VL 15; 13.5",
-	"A port that has the agent of subnet management answers datagrams to QP0 on VL 15, and on VL 15. It drops those "+
-		"that come on a data VL, and packets of other services or lengths.")
-
-var _ = lanes.Add("wire.smp.lane", "requests of subnet management on each kind of lane", smpLane, WIRESmp01)
-
-func smpLane(t *validate.T) {
+var _ = lanes.Add("wire.smp.lane", "requests of subnet management on each kind of lane", func(t *validate.T) {
 	s := open(t)
 	s.needInfiniBand()
 	s.needBytes()
@@ -78,4 +72,6 @@ func smpLane(t *validate.T) {
 		}
 		kit.True(t, bytes.Contains(m.Data[:], guid), "NodeInfo of the "+what, "the GUID of the node", "another one")
 	}
-}
+}, lanes.Must("WIRE-Smp-01", "IBTA 7.6", "VL 15; 13.5",
+	"A port that has the agent of subnet management answers datagrams to QP0 on VL 15, and on VL 15. It drops "+
+		"those that come on a data VL, and packets of other services or lengths."))

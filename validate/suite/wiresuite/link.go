@@ -51,26 +51,16 @@ func late(f func(b []byte)) twist {
 	}
 }
 
-var WIREDrop11 = linkCases.Must("WIRE-Drop-11", "IBTA 7.8", "VCRC",
-	"A packet with a wrong VCRC is dropped without an answer.")
-
-var _ = linkCases.Add("wire.drop.vcrc", "a wrong VCRC", dropVCRC, WIREDrop11)
-
-func dropVCRC(t *validate.T) {
+var _ = linkCases.Add("wire.drop.vcrc", "a wrong VCRC", func(t *validate.T) {
 	p := dialLink(t)
 	for _, d := range kit.Variants(t, "shift", []byte{0x01, 0x80, 0xff}) {
 		p.ignored(fmt.Sprintf("a WRITE whose VCRC is off by %#02x", d), wire.RCWriteOnly,
 			func(o *outgoing) { o.whole = func(b []byte) { b[len(b)-1] ^= d } })
 	}
-}
+}, linkCases.Must("WIRE-Drop-11", "IBTA 7.8", "VCRC",
+	"A packet with a wrong VCRC is dropped without an answer."))
 
-var WIREDrop12 = linkCases.Must("WIRE-Drop-12", "IBTA 7.7", "LRH; link packet check",
-	"A packet is dropped without an answer if its link version is not 0, if it is a raw packet, or if its length "+
-		"is not that of its LRH.")
-
-var _ = linkCases.Add("wire.drop.lrh", "packets with invalid LRHs", dropLRH, WIREDrop12)
-
-func dropLRH(t *validate.T) {
+var _ = linkCases.Add("wire.drop.lrh", "packets with invalid LRHs", func(t *validate.T) {
 	p := dialLink(t)
 	for _, v := range kit.Variants(t, "value", []byte{1, 8, 15}) {
 		p.ignored(fmt.Sprintf("a WRITE with link version %d", v), wire.RCWriteOnly, front(func(b []byte) { b[0] |= v }))
@@ -85,25 +75,17 @@ func dropLRH(t *validate.T) {
 				binary.BigEndian.PutUint16(b[4:], binary.BigEndian.Uint16(b[4:])+uint16(d))
 			}))
 	}
-}
+}, linkCases.Must("WIRE-Drop-12", "IBTA 7.7", "LRH; link packet check",
+	"A packet is dropped without an answer if its link version is not 0, if it is a raw packet, or if its length "+
+		"is not that of its LRH."))
 
-var WIREDrop13 = linkCases.Must("WIRE-Drop-13", "IBTA 7.6", "VL 15",
-	"VL 15 carries only subnet management: a packet on VL 15 to a QP other than QP0 is dropped without an answer.")
-
-var _ = linkCases.Add("wire.drop.vl15", "a request on VL 15", dropVL15, WIREDrop13)
-
-func dropVL15(t *validate.T) {
+var _ = linkCases.Add("wire.drop.vl15", "a request on VL 15", func(t *validate.T) {
 	p := dialLink(t)
 	p.ignored("a WRITE on VL 15", wire.RCWriteOnly, func(o *outgoing) { o.vl = 15 })
-}
+}, linkCases.Must("WIRE-Drop-13", "IBTA 7.6", "VL 15",
+	"VL 15 carries only subnet management: a packet on VL 15 to a QP other than QP0 is dropped without an answer."))
 
-var WIREDrop14 = linkCases.Must("WIRE-Drop-14", "IBTA 8.3", "GRH",
-	"A packet is dropped without an answer if its GRH has a version other than 6, a next header other than that of "+
-		"a BTH, a length other than that of the packet, or a destination that is not a GID of the port.")
-
-var _ = linkCases.Add("wire.drop.grh", "packets with invalid GRHs", dropGRH, WIREDrop14)
-
-func dropGRH(t *validate.T) {
+var _ = linkCases.Add("wire.drop.grh", "packets with invalid GRHs", func(t *validate.T) {
 	p := dialRouted(t)
 	for _, x := range kit.Variants(t, "", []struct {
 		what string
@@ -117,28 +99,20 @@ func dropGRH(t *validate.T) {
 	}) {
 		p.ignored("a WRITE whose GRH has "+x.what, wire.RCWriteOnly, front(func(b []byte) { x.f(b[lrhLen:]) }))
 	}
-}
+}, linkCases.Must("WIRE-Drop-14", "IBTA 8.3", "GRH",
+	"A packet is dropped without an answer if its GRH has a version other than 6, a next header other than that "+
+		"of a BTH, a length other than that of the packet, or a destination that is not a GID of the port."))
 
-var WIRETake06 = linkCases.Must("WIRE-Take-06", "IBTA 7.7", "LRH, reserved fields",
-	"The receiver ignores the reserved bits of the LRH.")
-
-var _ = linkCases.Add("wire.take.lrh", "each reserved bit of the LRH set", takeLRH, WIRETake06)
-
-func takeLRH(t *validate.T) {
+var _ = linkCases.Add("wire.take.lrh", "each reserved bit of the LRH set", func(t *validate.T) {
 	p := dialLink(t)
 	for _, x := range kit.Variants(t, "", []struct{ at, bits byte }{{1, 0x04}, {1, 0x0c}, {4, 0x08}, {4, 0xf8}}) {
 		p.taken(fmt.Sprintf("a WRITE with %#02x in byte %d of the LRH", x.bits, x.at), 16,
 			front(func(b []byte) { b[x.at] |= x.bits }))
 	}
-}
+}, linkCases.Must("WIRE-Take-06", "IBTA 7.7", "LRH, reserved fields",
+	"The receiver ignores the reserved bits of the LRH."))
 
-var WIRETake07 = linkCases.Must("WIRE-Take-07", "IBTA 8.3", "GRH; ICRC",
-	"A packet with a GRH is accepted whatever its traffic class, flow label and hop limit are, also if they "+
-		"changed on the way. The ICRC covers neither these fields nor the LRH.")
-
-var _ = linkCases.Add("wire.take.grh", "GRHs of any traffic class, flow label and hop limit", takeGRH, WIRETake07)
-
-func takeGRH(t *validate.T) {
+var _ = linkCases.Add("wire.take.grh", "GRHs of any traffic class, flow label and hop limit", func(t *validate.T) {
 	p := dialRouted(t)
 	for _, x := range kit.Variants(t, "", []struct {
 		class, hops uint8
@@ -155,50 +129,44 @@ func takeGRH(t *validate.T) {
 		g[7]--
 	}))
 	p.taken("a WRITE whose service level changed on the way", 16, late(func(b []byte) { b[1] ^= 0x50 }))
-}
+}, linkCases.Must("WIRE-Take-07", "IBTA 8.3", "GRH; ICRC",
+	"A packet with a GRH is accepted whatever its traffic class, flow label and hop limit are, also if they "+
+		"changed on the way. The ICRC covers neither these fields nor the LRH."))
 
-var WIRETake08 = linkCases.Must("WIRE-Take-08", "RoCEv2 A17.3", "IP header; ICRC",
-	"A packet is accepted whatever its traffic class, hop limit and flow label are, since the ICRC does not cover "+
-		"them.")
-
-var _ = linkCases.Add("wire.take.class", "IP headers of any traffic class, hop limit and flow label", takeClass,
-	WIRETake08)
-
-func takeClass(t *validate.T) {
-	p := dial(t)
-	p.needEthernet()
-	if !p.info.SendsHeader {
-		t.Skip("the certifier cannot set the IP header of packets on this link")
-	}
-	for _, x := range kit.Variants(t, "", []struct {
-		class, hops uint8
-		label       uint32
-	}{{0, 64, 0}, {0xff, 1, 0xfffff}, {0x03, 255, 0x00001}, {0x80, 2, 0x80000}}) {
-		what := fmt.Sprintf("a WRITE with traffic class %#02x and hop limit %d", x.class, x.hops)
-		if !isIPv4(p.info.GID) {
-			what += fmt.Sprintf(", flow label %#05x", x.label)
+var _ = linkCases.Add("wire.take.class",
+	"IP headers of any traffic class, hop limit and flow label", func(t *validate.T) {
+		p := dial(t)
+		p.needEthernet()
+		if !p.info.SendsHeader {
+			t.Skip("the certifier cannot set the IP header of packets on this link")
 		}
-		p.taken(what, 16, func(o *outgoing) { o.class, o.hops, o.label = x.class, x.hops, x.label })
-	}
-}
+		for _, x := range kit.Variants(t, "", []struct {
+			class, hops uint8
+			label       uint32
+		}{{0, 64, 0}, {0xff, 1, 0xfffff}, {0x03, 255, 0x00001}, {0x80, 2, 0x80000}}) {
+			what := fmt.Sprintf("a WRITE with traffic class %#02x and hop limit %d", x.class, x.hops)
+			if !isIPv4(p.info.GID) {
+				what += fmt.Sprintf(", flow label %#05x", x.label)
+			}
+			p.taken(what, 16, func(o *outgoing) { o.class, o.hops, o.label = x.class, x.hops, x.label })
+		}
+	}, linkCases.Must("WIRE-Take-08", "RoCEv2 A17.3", "IP header; ICRC",
+		"A packet is accepted whatever its traffic class, hop limit and flow label are, since the ICRC does not "+
+			"cover them."))
 
-var WIREUd08 = linkCases.Must("WIRE-Ud-08", "IBTA 9.8", "the first 40 bytes of a receive",
-	"On an InfiniBand link the GRH of a datagram is in the first 40 bytes of its receive, and the completion has "+
-		"the GRH flag.")
-
-var _ = linkCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("wire.ud.grh", "a datagram with a GRH",
-	udGRH, WIREUd08)
-
-func udGRH(t *validate.T) {
-	p := dialRouted(t, kit.Type(ci.UD))
-	const n = 21
-	p.Recv(p.RecvWR(1, 0, areaLen+n))
-	o := p.packet(wire.UDSendOnly, p.bytes(n),
-		func(o *outgoing) { o.grh.TrafficClass, o.grh.FlowLabel, o.grh.HopLimit = 0x12, 0x34567, 8 })
-	b := o.bytes(&p.info)
-	p.put(o)
-	wc := p.RecvCQ.WaitOK(1)[0]
-	kit.Equal(t, "Flags", wc.Flags&ci.WCGRH, ci.WCGRH)
-	kit.Equal(t, "Length", wc.Length, uint32(areaLen+n))
-	kit.SameBytes(t, "the first 40 bytes of the receive", p.Buf.Bytes[:areaLen], b[lrhLen:lrhLen+grhLen])
-}
+var _ = linkCases.Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("wire.ud.grh",
+	"a datagram with a GRH", func(t *validate.T) {
+		p := dialRouted(t, kit.Type(ci.UD))
+		const n = 21
+		p.Recv(p.RecvWR(1, 0, areaLen+n))
+		o := p.packet(wire.UDSendOnly, p.bytes(n),
+			func(o *outgoing) { o.grh.TrafficClass, o.grh.FlowLabel, o.grh.HopLimit = 0x12, 0x34567, 8 })
+		b := o.bytes(&p.info)
+		p.put(o)
+		wc := p.RecvCQ.WaitOK(1)[0]
+		kit.Equal(t, "Flags", wc.Flags&ci.WCGRH, ci.WCGRH)
+		kit.Equal(t, "Length", wc.Length, uint32(areaLen+n))
+		kit.SameBytes(t, "the first 40 bytes of the receive", p.Buf.Bytes[:areaLen], b[lrhLen:lrhLen+grhLen])
+	}, linkCases.Must("WIRE-Ud-08", "IBTA 9.8", "the first 40 bytes of a receive",
+		"On an InfiniBand link the GRH of a datagram is in the first 40 bytes of its receive, and the completion has "+
+			"the GRH flag."))

@@ -193,6 +193,9 @@ func respondMutants() []mutant.Mutant {
 					o.AETH.MSN++
 				}
 			})),
+		fault("msn-carry", "WIRE-Ack-03", "the MSN has 16 bits",
+			leaving(func(o *outgoing) bool { return o.BTH.Opcode.HasAETH() },
+				func(_ *view, o *outgoing) { o.AETH.MSN &= 0xffff })).By("wire.ack.msn-carry"),
 		needing(ci.CapSRQ,
 			fault("srq-credits", "WIRE-Ack-04", "ACKs grant three credits", leaving(acks, into(wire.ACK(3))))),
 		fault("ack-wrap", "WIRE-Ack-05", "PSNs after 0xffffff have bit 23 set",
@@ -429,6 +432,10 @@ func dupMutants() []mutant.Mutant {
 		fault("dup-read-whole", "WIRE-Dup-04", "a duplicate READ is answered only if it covers the whole first READ",
 			losing(func(v *view, o *outgoing) bool {
 				return o.BTH.Opcode == wire.RCReadRequest && !isDuplicate(v, o) && wire.PSNDiff(o.BTH.PSN, v.due) < 0
+			})),
+		fault("dup-read-wrap", "WIRE-Dup-04", "a duplicate READ from a PSN after the wrap on is not answered",
+			losing(func(v *view, o *outgoing) bool {
+				return o.BTH.Opcode == wire.RCReadRequest && o.BTH.PSN < v.due && v.due < 8
 			})),
 		fault("dup-atomic-now", "WIRE-Dup-05", "a duplicate atomic is answered with the current value of the memory",
 			tap{leaves: func(v *view, o *outgoing) action {
@@ -730,6 +737,17 @@ func reactMutants() []mutant.Mutant {
 				o.BTH.Opcode = wire.RCAcknowledge
 				return changed
 			}}),
+		fault("react-refreshed-inside", "WIRE-React-15",
+			"a NAK that acknowledges a part of a message uses the last retry",
+			entering(func(v *view, o *outgoing) bool {
+				isNAK := syndrome(wire.NAKPSNSequence)(o)
+				if isNAK {
+					v.flag++
+				} else if acks(o) {
+					v.flag = 0
+				}
+				return isNAK && v.flag > 1
+			}, into(wire.NAKRemoteOperation))).By("wire.react.refreshed-inside"),
 		fault("react-refreshed", "WIRE-React-15", "progress does not reset the retry counter",
 			tap{leaves: func(v *view, o *outgoing) action {
 				if o.BTH.Opcode.Request() && v.outCount[o.BTH.PSN] > 0 {

@@ -2,9 +2,11 @@ package wiresuite
 
 import (
 	"slices"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/mad"
 	"ciddk/validate/mutant"
 	"ciddk/wire"
 )
@@ -105,6 +107,40 @@ func unfitMutants() []mutant.Mutant {
 	}
 }
 
+// wrappingCounters has the counters of violations begin again at 0.
+type wrappingCounters struct{ ciwrap.CA }
+
+// shift is the difference between the counters of the adapter and those that are shown, which therefore wrap around.
+const shift = 0x8000
+
+func (c wrappingCounters) Modify(port uint8, set ci.PortField, m ci.PortModify) error {
+	m.PKeyErrors -= shift
+	m.QKeyErrors -= shift
+	return c.CA.Modify(port, set, m)
+}
+
+func (c wrappingCounters) Query() (*ci.CAAttr, error) {
+	a, err := c.CA.Query()
+	if err == nil {
+		for i := range a.Ports {
+			a.Ports[i].PKeyErrors += shift
+			a.Ports[i].QKeyErrors += shift
+		}
+	}
+	return a, err
+}
+
+// unselective has a Set of PortCounters select all counters.
+type unselective struct{ ciwrap.CA }
+
+func (c unselective) LocalMAD(port uint8, src *ci.AVAttr, in, out *ci.MAD) error {
+	if x := *in; mad.Class(x[1]) == mad.ClassPerformance && mad.Method(x[3]) == mad.Set {
+		x[mad.PerfHeaderLen+2], x[mad.PerfHeaderLen+3] = 0xff, 0xff
+		in = &x
+	}
+	return c.CA.LocalMAD(port, src, in, out)
+}
+
 // changeMutants returns drivers whose QPs keep what Modify has changed, or ignore a fence.
 func changeMutants() []mutant.Mutant {
 	fence := fault("fence-ignored", "WIRE-Req-11", "the fence is ignored", tap{})
@@ -113,6 +149,10 @@ func changeMutants() []mutant.Mutant {
 	reads.Wrap = ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP {
 		return unfenced{ciwrap.QP{QP: q}, []ci.SendOp{ci.OpRead}}
 	}}.Wrap
+	wraps := fault("keys-wrap", "WIRE-Count-03", "the counters of violations begin again after their end", tap{})
+	wraps.Wrap = ciwrap.Layer{CA: func(c ci.CA) ci.CA { return wrappingCounters{ciwrap.CA{CA: c}} }}.Wrap
+	every := fault("count-select", "WIRE-Count-04", "Set(PortCounters) writes every counter", tap{})
+	every.Wrap = ciwrap.Layer{CA: func(c ci.CA) ci.CA { return unselective{ciwrap.CA{CA: c}} }}.Wrap
 	return []mutant.Mutant{
 		fault("modify-rnr", "WIRE-Modify-01", "a Modify in RTS does not change the RNR timer",
 			tap{modify: func(set ci.QPField, a *ci.QPAttr) {
@@ -134,7 +174,25 @@ func changeMutants() []mutant.Mutant {
 				}
 				return asIs
 			}}),
-		fence, reads,
+		fault("reset-waits", "WIRE-Reset-01", "a QP that was in an RNR wait when it was reset waits on", tap{
+			enters: func(v *view, o *outgoing, err error) action {
+				if err == nil && o != nil && o.BTH.Opcode == wire.RCAcknowledge {
+					v.flag = 0
+					if o.AETH.Syndrome.IsRNRNAK() {
+						v.flag = 1
+					}
+				}
+				return asIs
+			},
+			leaves: func(v *view, o *outgoing) action {
+				if o.BTH.Opcode.Request() && v.flag == 1 {
+					if v.flag = 0; o.BTH.PSN != v.newest { // not the request that was refused
+						<-time.After(wire.RNRTimer(slowRNR))
+					}
+				}
+				return asIs
+			}}),
+		wraps, needing(ci.CapLocalMAD, every), fence, reads,
 	}
 }
 

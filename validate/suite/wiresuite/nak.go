@@ -13,12 +13,10 @@ import (
 // (IBTA 9.7.4, 9.7.5, 9.9.)
 var nakCases = area()
 
-var WIRENak01 = nakCases.Must("WIRE-Nak-01", "IBTA 9.7.5", "PSN sequence error",
+var wireNak01 = nakCases.Must("WIRE-Nak-01", "IBTA 9.7.5", "PSN sequence error",
 	"A request beyond the expected PSN is answered with a NAK 0x60 that has the expected PSN and the current MSN.")
 
-var _ = nakCases.Add("wire.nak.gap", "a gap: one NAK, then the missing packet", nakGap, WIRENak01)
-
-func nakGap(t *validate.T) {
+var _ = nakCases.Add("wire.nak.gap", "a gap: one NAK, then the missing packet", func(t *validate.T) {
 	p := dial(t)
 	p.barrier("nothing", 1)
 	due := p.psn
@@ -28,14 +26,9 @@ func nakGap(t *validate.T) {
 	p.expect("acknowledgement of the missing request", acked(due, 2))
 	p.request(wire.RCWriteOnly, nil)
 	p.expect("acknowledgement of the retransmitted request after it", acked(due+1, 3))
-}
+}, wireNak01)
 
-var WIRENak02 = nakCases.Must("WIRE-Nak-02", "IBTA 9.7.5", "PSN sequence error",
-	"Until the expected PSN arrives, further requests beyond it are dropped without another NAK.")
-
-var _ = nakCases.Add("wire.nak.once", "five requests after a gap", nakOnce, WIRENak02, WIRENak01)
-
-func nakOnce(t *validate.T) {
+var _ = nakCases.Add("wire.nak.once", "five requests after a gap", func(t *validate.T) {
 	p := dial(t)
 	due := p.psn
 	for i := range uint32(5) {
@@ -43,14 +36,10 @@ func nakOnce(t *validate.T) {
 	}
 	p.expect("answer to five requests after a gap", nak(due, wire.NAKPSNSequence, 0))
 	p.barrier("the one NAK", 1)
-}
+}, nakCases.Must("WIRE-Nak-02", "IBTA 9.7.5", "PSN sequence error",
+	"Until the expected PSN arrives, further requests beyond it are dropped without another NAK."), wireNak01)
 
-var WIRENak03 = nakCases.Must("WIRE-Nak-03", "IBTA 9.7.5", "PSN sequence error",
-	"After the expected PSN has arrived, the next gap gets a NAK of its own.")
-
-var _ = nakCases.Add("wire.nak.again", "a second gap", nakAgain, WIRENak03, WIRENak01)
-
-func nakAgain(t *validate.T) {
+var _ = nakCases.Add("wire.nak.again", "a second gap", func(t *validate.T) {
 	p := dial(t)
 	for i := range 3 {
 		due := p.psn
@@ -59,32 +48,27 @@ func nakAgain(t *validate.T) {
 		p.request(wire.RCWriteOnly, nil)
 		p.expect("acknowledgement of the missing request", acked(due, i+1))
 	}
-}
+}, nakCases.Must("WIRE-Nak-03", "IBTA 9.7.5", "PSN sequence error",
+	"After the expected PSN has arrived, the next gap gets a NAK of its own."), wireNak01)
 
-var _ = nakCases.Add("wire.nak.far", "a request 2^23-1 PSNs ahead", nakFar, WIRENak01)
-
-func nakFar(t *validate.T) {
+var _ = nakCases.Add("wire.nak.far", "a request 2^23-1 PSNs ahead", func(t *validate.T) {
 	p := dial(t)
 	due := p.psn
 	p.stray(wire.RCWriteOnly, nil, withPSN(due+1<<23-1))
 	p.expect("answer to a request 2^23-1 PSNs beyond the expected one", nak(due, wire.NAKPSNSequence, 0))
 	p.barrier("the NAK", 1)
-}
+}, wireNak01)
 
-var WIRENak04 = nakCases.Must("WIRE-Nak-04", "IBTA 9.7.4", "responder PSN verification",
-	"A request beyond the expected PSN is not executed.")
-
-var _ = nakCases.Add("wire.nak.not-executed", "a WRITE after a gap", nakNotExecuted, WIRENak04, WIRENak01)
-
-func nakNotExecuted(t *validate.T) {
+var _ = nakCases.Add("wire.nak.not-executed", "a WRITE after a gap", func(t *validate.T) {
 	p := dial(t)
 	p.blank()
 	due := p.psn
 	p.stray(wire.RCWriteOnly, p.bytes(16), withPSN(due+1), p.reth(0, 16))
 	p.expect("answer to a WRITE after a gap", nak(due, wire.NAKPSNSequence, 0))
 	p.barrier("the NAK", 1)
-	p.Buf.WantOnly(t, "target memory of a WRITE after a gap", 0, nil)
-}
+	p.wrote("target memory of a WRITE after a gap", 0, nil)
+}, nakCases.Must("WIRE-Nak-04", "IBTA 9.7.4", "responder PSN verification",
+	"A request beyond the expected PSN is not executed."), wireNak01)
 
 // refused is an invalid packet after valid ones. Each is sent to a QP of its own, since the NAK moves the QP to Error.
 type refused struct {
@@ -115,13 +99,7 @@ func refuse(t *validate.T, syn wire.Syndrome, list []refused) {
 	}
 }
 
-var WIRENak05 = nakCases.Must("WIRE-Nak-05", "IBTA 9.7.4", "OpCode sequence",
-	"A packet that does not fit the message in progress is answered with a NAK 0x61 that has its PSN. This is a "+
-		"MIDDLE or LAST without FIRST, a FIRST or ONLY inside a message, or a change of operation.")
-
-var _ = nakCases.Add("wire.nak.sequence", "packets that do not fit the message", nakSequence, WIRENak05)
-
-func nakSequence(t *validate.T) {
+var _ = nakCases.Add("wire.nak.sequence", "packets that do not fit the message", func(t *validate.T) {
 	sendFirst := func(p *peer) { p.request(wire.RCSendFirst, p.bytes(p.mtu)) }
 	writeFirst := func(p *peer) { p.request(wire.RCWriteFirst, p.bytes(p.mtu), p.reth(0, 3*p.mtu)) }
 	one := func(op wire.Opcode, full bool, twists ...twist) func(*peer) {
@@ -151,15 +129,16 @@ func nakSequence(t *validate.T) {
 		{"READ after WRITE FIRST", writeFirst, read},
 		{"READ after SEND FIRST", sendFirst, read},
 	})
-}
+}, nakCases.Must("WIRE-Nak-05", "IBTA 9.7.4", "OpCode sequence",
+	"A packet that does not fit the message in progress is answered with a NAK 0x61 that has its PSN. This is a "+
+		"MIDDLE or LAST without FIRST, a FIRST or ONLY inside a message, or a change of operation."))
 
-var WIRENak06 = nakCases.Must("WIRE-Nak-06", "IBTA 9.7.4", "length validation",
+var wireNak06 = nakCases.Must("WIRE-Nak-06", "IBTA 9.7.4", "length validation",
 	"A packet of a wrong length is answered with a NAK 0x61 that has its PSN. This is a FIRST or MIDDLE that is "+
-		"not full, an empty LAST, a payload above the MTU, or a WRITE of more or less than the length in its RETH.")
+		"not full, an empty LAST, a payload above the MTU, or a WRITE of more or less than the length in its "+
+		"RETH.")
 
-var _ = nakCases.Add("wire.nak.length", "packets of wrong lengths", nakLength, WIRENak06)
-
-func nakLength(t *validate.T) {
+var _ = nakCases.Add("wire.nak.length", "packets of wrong lengths", func(t *validate.T) {
 	sendFirst := func(p *peer) { p.request(wire.RCSendFirst, p.bytes(p.mtu)) }
 	send := func(op wire.Opcode, n func(mtu int) int) func(*peer) {
 		return func(p *peer) { p.request(op, p.bytes(n(p.mtu)), ackReq(true)) }
@@ -193,15 +172,13 @@ func nakLength(t *validate.T) {
 		{"WRITE LAST that ends too early, after 4 packets", writeMost, write(wire.RCWriteLast, is(4), is(0))},
 		{"WRITE MIDDLE of less than the MTU, after 4 packets", writeMost, write(wire.RCWriteMiddle, is(4), is(0))},
 	})
-}
+}, wireNak06)
 
-var WIRENak07 = nakCases.Must("WIRE-Nak-07", "IBTA 9.7.4", "R_Key validation",
-	"A WRITE or READ with a wrong key, outside the region, or without the region's access right is answered with a "+
-		"NAK 0x62 that has its PSN. Nothing is written or returned.")
+var wireNak07 = nakCases.Must("WIRE-Nak-07", "IBTA 9.7.4", "R_Key validation",
+	"A WRITE or READ with a wrong key, outside the region, or without the region's access right is answered with "+
+		"a NAK 0x62 that has its PSN. Nothing is written or returned.")
 
-var _ = nakCases.Add("wire.nak.access", "WRITE and READ without access rights", nakAccess, WIRENak07)
-
-func nakAccess(t *validate.T) {
+var _ = nakCases.Add("wire.nak.access", "WRITE and READ without access rights", func(t *validate.T) {
 	s := open(t)
 	key := func(f func(r *wire.RETH)) twist { return func(o *outgoing) { f(&o.RETH) } }
 	for _, x := range kit.Variants(t, "", []struct {
@@ -248,18 +225,16 @@ func nakAccess(t *validate.T) {
 		p.Buf.WantOnly(t, "memory after "+x.what, 0, nil)
 		p.fatal()
 	}
-}
+}, wireNak07)
 
 // qpAccess sets the access rights of the QP. The region grants all.
 func qpAccess(a ci.Access) kit.Option { return func(c *kit.Config) { c.Access = a } }
 
-var WIRENak15 = nakCases.Must("WIRE-Nak-15", "IBTA 9.9.3", "unsupported function",
-	"A WRITE, READ or atomic that the QP does not grant is answered with a NAK 0x61 that has its PSN, whatever its "+
-		"key and the rights of the region are. Nothing is written or returned.")
+var wireNak15 = nakCases.Must("WIRE-Nak-15", "IBTA 9.9.3", "unsupported function",
+	"A WRITE, READ or atomic that the QP does not grant is answered with a NAK 0x61 that has its PSN, whatever "+
+		"its key and the rights of the region are. Nothing is written or returned.")
 
-var _ = nakCases.Add("wire.nak.unsupported", "WRITE and READ that the QP does not grant", nakUnsupported, WIRENak15)
-
-func nakUnsupported(t *validate.T) {
+var _ = nakCases.Add("wire.nak.unsupported", "WRITE and READ that the QP does not grant", func(t *validate.T) {
 	s := open(t)
 	for _, x := range kit.Variants(t, "", []struct {
 		what    string
@@ -287,31 +262,28 @@ func nakUnsupported(t *validate.T) {
 		p.Buf.WantOnly(t, "memory after "+x.what, 0, nil)
 		p.fatal()
 	}
-}
+}, wireNak15)
 
 var _ = nakCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.nak.unsupported.atomic",
-	"an atomic that the QP does not grant", nakUnsupportedAtomic, WIRENak15)
-
-func nakUnsupportedAtomic(t *validate.T) {
-	p := dial(t, kit.Size(4096), qpAccess(ci.RemoteRead|ci.RemoteWrite))
-	p.blank()
-	r := p.Buf.Remote(0)
-	at := p.psn
-	p.request(wire.RCFetchAdd, nil, withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: 1}))
-	p.expect("answer to an atomic to a QP without remote atomic", nak(at, wire.NAKInvalidRequest, 0))
-	p.Buf.WantOnly(t, "memory after an atomic that the QP does not grant", 0, nil)
-	p.fatal()
-}
+	"an atomic that the QP does not grant", func(t *validate.T) {
+		p := dial(t, kit.Size(4096), qpAccess(ci.RemoteRead|ci.RemoteWrite))
+		p.blank()
+		r := p.Buf.Remote(0)
+		at := p.psn
+		p.request(wire.RCFetchAdd, nil, withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: 1}))
+		p.expect("answer to an atomic to a QP without remote atomic", nak(at, wire.NAKInvalidRequest, 0))
+		p.Buf.WantOnly(t, "memory after an atomic that the QP does not grant", 0, nil)
+		p.fatal()
+	}, wireNak15)
 
 // bufAccess sets the access rights of the region. The QP grants all.
 func bufAccess(a ci.Access) kit.Option { return func(c *kit.Config) { c.BufAccess = a } }
 
-var WIRENak08 = nakCases.Must("WIRE-Nak-08", "IBTA 9.9", "message longer than the receive",
-	"A SEND longer than its receive is answered with a NAK 0x61, and the receive completes with a local length error.")
+var wireNak08 = nakCases.Must("WIRE-Nak-08", "IBTA 9.9", "message longer than the receive",
+	"A SEND longer than its receive is answered with a NAK 0x61, and the receive completes with a local length "+
+		"error.")
 
-var _ = nakCases.Add("wire.nak.too-long", "a SEND longer than the receive", nakTooLong, WIRENak08)
-
-func nakTooLong(t *validate.T) {
+var _ = nakCases.Add("wire.nak.too-long", "a SEND longer than the receive", func(t *validate.T) {
 	s := open(t)
 	for _, n := range kit.Variants(t, "bytes", []int{17, 2000}) {
 		p := s.dial()
@@ -336,15 +308,9 @@ func nakTooLong(t *validate.T) {
 			p.fatal()
 		}
 	}
-}
+}, wireNak08)
 
-var WIRENak09 = nakCases.Must("WIRE-Nak-09", "IBTA 9.9", "remote operational error",
-	"A SEND into a receive with an invalid key is answered with a NAK 0x63, and the receive completes with a local "+
-		"protection error.")
-
-var _ = nakCases.Add("wire.nak.bad-receive", "a receive with an invalid key", nakBadReceive, WIRENak09)
-
-func nakBadReceive(t *validate.T) {
+var _ = nakCases.Add("wire.nak.bad-receive", "a receive with an invalid key", func(t *validate.T) {
 	p := dial(t)
 	r := p.RecvWR(1, 0, 64)
 	r.SGL[0].LKey ^= 0x5a00
@@ -354,48 +320,44 @@ func nakBadReceive(t *validate.T) {
 	p.expect("answer to a SEND into a receive with a wrong key", nak(at, wire.NAKRemoteOperation, 0))
 	p.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
 	p.fatal()
-}
-
-var WIRENak10 = nakCases.Must("WIRE-Nak-10", "IBTA 9.7.4", "atomic validation",
-	"An atomic with a wrong key or without the region's access right is answered with a NAK 0x62, and one at an "+
-		"address that is not a multiple of 8 with a NAK 0x61. The memory does not change.")
+}, nakCases.Must("WIRE-Nak-09", "IBTA 9.9", "remote operational error",
+	"A SEND into a receive with an invalid key is answered with a NAK 0x63, and the receive completes with a "+
+		"local protection error."))
 
 var _ = nakCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.nak.atomic",
-	"atomics without access rights, and misaligned ones", nakAtomic, WIRENak10)
+	"atomics without access rights, and misaligned ones", func(t *validate.T) {
+		s := open(t)
+		for _, x := range kit.Variants(t, "", []struct {
+			what string
+			opt  kit.Option
+			off  uint64
+			key  uint32
+			syn  wire.Syndrome
+		}{
+			{"an atomic with a wrong key", kit.Size(4096), 0, 0x5a00, wire.NAKRemoteAccess},
+			{"an atomic after the end of the region", kit.Size(4096), 4096, 0, wire.NAKRemoteAccess},
+			{"an atomic on a region without remote atomic", bufAccess(ci.LocalWrite | ci.RemoteWrite), 0, 0,
+				wire.NAKRemoteAccess},
+			{"an atomic at an address that is not a multiple of 8", kit.Size(4096), 4, 0, wire.NAKInvalidRequest},
+		}) {
+			p := s.dial(x.opt)
+			p.blank()
+			r := p.Buf.Remote(0)
+			at := p.psn
+			p.request(wire.RCFetchAdd, nil,
+				withAtomic(wire.AtomicETH{VA: r.Addr + x.off, RKey: uint32(r.RKey) ^ x.key, SwapAdd: 1}))
+			p.expect("answer to "+x.what, nak(at, x.syn, 0))
+			p.Buf.WantOnly(t, "memory after "+x.what, 0, nil)
+			p.fatal()
+		}
+	}, nakCases.Must("WIRE-Nak-10", "IBTA 9.7.4", "atomic validation",
+		"An atomic with a wrong key or without the region's access right is answered with a NAK 0x62, and one at an "+
+			"address that is not a multiple of 8 with a NAK 0x61. The memory does not change."))
 
-func nakAtomic(t *validate.T) {
-	s := open(t)
-	for _, x := range kit.Variants(t, "", []struct {
-		what string
-		opt  kit.Option
-		off  uint64
-		key  uint32
-		syn  wire.Syndrome
-	}{
-		{"an atomic with a wrong key", kit.Size(4096), 0, 0x5a00, wire.NAKRemoteAccess},
-		{"an atomic after the end of the region", kit.Size(4096), 4096, 0, wire.NAKRemoteAccess},
-		{"an atomic on a region without remote atomic", bufAccess(ci.LocalWrite | ci.RemoteWrite), 0, 0,
-			wire.NAKRemoteAccess},
-		{"an atomic at an address that is not a multiple of 8", kit.Size(4096), 4, 0, wire.NAKInvalidRequest},
-	}) {
-		p := s.dial(x.opt)
-		p.blank()
-		r := p.Buf.Remote(0)
-		at := p.psn
-		p.request(wire.RCFetchAdd, nil,
-			withAtomic(wire.AtomicETH{VA: r.Addr + x.off, RKey: uint32(r.RKey) ^ x.key, SwapAdd: 1}))
-		p.expect("answer to "+x.what, nak(at, x.syn, 0))
-		p.Buf.WantOnly(t, "memory after "+x.what, 0, nil)
-		p.fatal()
-	}
-}
-
-var WIRENak11 = nakCases.Must("WIRE-Nak-11", "IBTA 9.9", "responder error",
+var wireNak11 = nakCases.Must("WIRE-Nak-11", "IBTA 9.9", "responder error",
 	"After a fatal NAK the QP is in Error and sends no more answers.")
 
-var _ = nakCases.Add("wire.nak.dead", "requests after a fatal NAK", nakAfterError, WIRENak11, WIRENak07)
-
-func nakAfterError(t *validate.T) {
+var _ = nakCases.Add("wire.nak.dead", "requests after a fatal NAK", func(t *validate.T) {
 	s := open(t)
 	p, other := s.dial(), s.dial()
 	p.blank()
@@ -409,19 +371,13 @@ func nakAfterError(t *validate.T) {
 	// A packet to another QP arrives through the same port after these requests.
 	other.barrier("requests to a QP in Error", 1)
 	p.Buf.WantOnly(t, "memory after requests to a QP in Error", 0, nil)
-}
+}, wireNak11, wireNak07)
 
 // reservedOps are opcodes of RC that no version of the specification defines (IBTA volume 1, table of opcodes). The
 // list omits 0x1c and 0x1d, which version 1.6 assigns to FLUSH and ATOMIC WRITE.
 var reservedOps = []byte{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
 
-var WIRENak12 = nakCases.Must("WIRE-Nak-12", "IBTA 9.9", "reserved OpCode",
-	"A request with a reserved opcode of the service is not executed. It is dropped, or answered with a NAK 0x61 "+
-		"that has its PSN.")
-
-var _ = nakCases.Add("wire.nak.reserved", "reserved opcodes", nakReserved, WIRENak12)
-
-func nakReserved(t *validate.T) {
+var _ = nakCases.Add("wire.nak.reserved", "reserved opcodes", func(t *validate.T) {
 	s := open(t)
 	s.needBytes()
 	for _, code := range kit.Variants(t, "opcode", reservedOps) {
@@ -451,40 +407,32 @@ func nakReserved(t *validate.T) {
 		}
 		p.Buf.WantOnly(t, "memory after "+what, 2048, data)
 	}
-}
+}, nakCases.Must("WIRE-Nak-12", "IBTA 9.9", "reserved OpCode",
+	"A request with a reserved opcode of the service is not executed. It is dropped, or answered with a NAK 0x61 "+
+		"that has its PSN."))
 
-var WIRENak13 = nakCases.Must("WIRE-Nak-13", "IBTA 9.7.4", "responder resources",
-	"A READ or atomic to a QP without responder resources is answered with a NAK 0x61 that has its PSN.")
+var _ = nakCases.Add("wire.nak.no-resources",
+	"a READ and atomics to a QP without responder resources", func(t *validate.T) {
+		s := open(t)
+		ops := []wire.Opcode{wire.RCReadRequest}
+		if t.Attr().Atomicity != ci.AtomicNone {
+			ops = append(ops, wire.RCFetchAdd, wire.RCCompareSwap)
+		}
+		for _, op := range kit.Variants(t, "opcode", ops) {
+			p := s.dial(kit.Reads(1, 0))
+			p.blank()
+			at := p.psn
+			r := p.Buf.Remote(0)
+			p.request(op, nil, p.reth(0, 8), withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: 1}))
+			p.expect(fmt.Sprintf("answer of a QP without responder resources to a %v", op),
+				nak(at, wire.NAKInvalidRequest, 0))
+			p.Buf.WantOnly(t, "memory after the atomic or READ", 0, nil)
+			p.fatal()
+		}
+	}, nakCases.Must("WIRE-Nak-13", "IBTA 9.7.4", "responder resources",
+		"A READ or atomic to a QP without responder resources is answered with a NAK 0x61 that has its PSN."))
 
-var _ = nakCases.Add("wire.nak.no-resources", "a READ and atomics to a QP without responder resources",
-	nakNoResources, WIRENak13)
-
-func nakNoResources(t *validate.T) {
-	s := open(t)
-	ops := []wire.Opcode{wire.RCReadRequest}
-	if t.Attr().Atomicity != ci.AtomicNone {
-		ops = append(ops, wire.RCFetchAdd, wire.RCCompareSwap)
-	}
-	for _, op := range kit.Variants(t, "opcode", ops) {
-		p := s.dial(kit.Reads(1, 0))
-		p.blank()
-		at := p.psn
-		r := p.Buf.Remote(0)
-		p.request(op, nil, p.reth(0, 8), withAtomic(wire.AtomicETH{VA: r.Addr, RKey: uint32(r.RKey), SwapAdd: 1}))
-		p.expect(fmt.Sprintf("answer of a QP without responder resources to a %v", op),
-			nak(at, wire.NAKInvalidRequest, 0))
-		p.Buf.WantOnly(t, "memory after the atomic or READ", 0, nil)
-		p.fatal()
-	}
-}
-
-var WIRENak14 = nakCases.Must("WIRE-Nak-14", "IBTA 9.7.4", "responder resources",
-	"READs beyond the responder resources of the QP are answered in order. Alternatively, the first of them is "+
-		"answered with a NAK 0x61 that has its PSN, after the answers to the READs before it.")
-
-var _ = nakCases.Add("wire.nak.resources", "eight READs to a QP with resources for two", nakResources, WIRENak14)
-
-func nakResources(t *validate.T) {
+var _ = nakCases.Add("wire.nak.resources", "eight READs to a QP with resources for two", func(t *validate.T) {
 	const resources, reads = 2, 8
 	p := dial(t, kit.Reads(1, resources))
 	n := 2*p.mtu + 9
@@ -508,15 +456,15 @@ func nakResources(t *validate.T) {
 		}
 		p.readAnswer(fmt.Sprintf("READ %d of %d", i+1, reads), first, p.Buf.Bytes[i*p.mtu:i*p.mtu+n], i+1)
 	}
-}
+}, nakCases.Must("WIRE-Nak-14", "IBTA 9.7.4", "responder resources",
+	"READs beyond the responder resources of the QP are answered in order. Alternatively, the first of them is "+
+		"answered with a NAK 0x61 that has its PSN, after the answers to the READs before it."))
 
-var WIRERnr01 = nakCases.Must("WIRE-Rnr-01", "IBTA 9.7.5", "RNR NAK; MinRNRTimer",
-	"A SEND without a posted receive is answered with an RNR NAK that has its PSN and the timer code of the QP. It "+
-		"is executed when it is retransmitted after a receive was posted.")
+var wireRnr01 = nakCases.Must("WIRE-Rnr-01", "IBTA 9.7.5", "RNR NAK; MinRNRTimer",
+	"A SEND without a posted receive is answered with an RNR NAK that has its PSN and the timer code of the QP. "+
+		"It is executed when it is retransmitted after a receive was posted.")
 
-var _ = nakCases.Add("wire.rnr.refused", "a SEND without a receive", rnrRefused, WIRERnr01)
-
-func rnrRefused(t *validate.T) {
+var _ = nakCases.Add("wire.rnr.refused", "a SEND without a receive", func(t *validate.T) {
 	p := dial(t, kit.MinRNR(14))
 	data := p.bytes(40)
 	for i := range 2 {
@@ -530,11 +478,9 @@ func rnrRefused(t *validate.T) {
 	p.expect("acknowledgement of the retransmitted SEND", acked(p.last(), 1))
 	p.RecvCQ.WaitOK(1)
 	p.Buf.WantOnly(t, "receive", 0, data)
-}
+}, wireRnr01)
 
-var _ = nakCases.Add("wire.rnr.codes", "each RNR timer code", rnrCodes, WIRERnr01)
-
-func rnrCodes(t *validate.T) {
+var _ = nakCases.Add("wire.rnr.codes", "each RNR timer code", func(t *validate.T) {
 	s := open(t)
 	for code := uint8(1); code < 32; code += 5 {
 		p := s.dial(kit.MinRNR(code))
@@ -542,14 +488,9 @@ func rnrCodes(t *validate.T) {
 		p.expect(fmt.Sprintf("answer of a QP with timer code %d to a SEND without a receive", code),
 			nak(p.psn, wire.RNRNAK(code), 0))
 	}
-}
+}, wireRnr01)
 
-var WIRERnr02 = nakCases.Must("WIRE-Rnr-02", "IBTA 9.7.5", "RNR NAK",
-	"Requests after a SEND that got an RNR NAK are not executed before that SEND has been retransmitted.")
-
-var _ = nakCases.Add("wire.rnr.behind", "requests after a SEND that got an RNR NAK", rnrLater, WIRERnr02, WIRERnr01)
-
-func rnrLater(t *validate.T) {
+var _ = nakCases.Add("wire.rnr.behind", "requests after a SEND that got an RNR NAK", func(t *validate.T) {
 	p := dial(t)
 	due := p.psn
 	data := p.bytes(24)
@@ -575,15 +516,11 @@ func rnrLater(t *validate.T) {
 	p.expect("acknowledgement of the next SEND", acked(due+1, 2))
 	p.RecvCQ.WaitOK(1, 2)
 	kit.SameBytes(t, "data of both receives", p.Buf.Bytes[:16], append(append([]byte(nil), data[:8]...), data[16:]...))
-}
+}, nakCases.Must("WIRE-Rnr-02", "IBTA 9.7.5", "RNR NAK",
+	"Requests after a SEND that got an RNR NAK are not executed before that SEND has been retransmitted."),
+	wireRnr01)
 
-var WIRERnr03 = nakCases.Must("WIRE-Rnr-03", "IBTA 9.7.5", "RNR NAK of a WRITE with immediate",
-	"A WRITE with immediate data without a posted receive is answered with an RNR NAK that has the PSN of its last "+
-		"packet.")
-
-var _ = nakCases.Add("wire.rnr.write", "a WRITE with immediate data without a receive", rnrWrite, WIRERnr03)
-
-func rnrWrite(t *validate.T) {
+var _ = nakCases.Add("wire.rnr.write", "a WRITE with immediate data without a receive", func(t *validate.T) {
 	p := dial(t)
 	data := p.bytes(p.mtu + 8)
 	p.message(wire.OpWrite, data, true, p.reth(0, len(data)), withImm(5))
@@ -593,4 +530,6 @@ func rnrWrite(t *validate.T) {
 	p.stray(wire.RCWriteLastImm, data[p.mtu:], withPSN(p.last()), withImm(5))
 	p.expect("acknowledgement of the retransmitted last packet", acked(p.last(), 1))
 	kit.Equal(t, "Length of the WRITE", p.RecvCQ.WaitOK(1)[0].Length, uint32(len(data)))
-}
+}, nakCases.Must("WIRE-Rnr-03", "IBTA 9.7.5", "RNR NAK of a WRITE with immediate",
+	"A WRITE with immediate data without a posted receive is answered with an RNR NAK that has the PSN of its "+
+		"last packet."))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -24,6 +25,9 @@ type station struct {
 	local  ci.GID    // GID of the adapter at the index of that address vector
 	form   *form
 	broken []finding // rules of form that packets have broken so far
+
+	program *Program  // the peer's program, if the adapter is not driven (see Program)
+	mads    []message // received and not yet examined, in that case
 }
 
 // open opens the adapter and the certifier's end of its link.
@@ -40,17 +44,16 @@ func open(t *validate.T) *station {
 		t.Skip("the port has no GID of the address family of %v, the address of the certifier's end", s.info.GID)
 	}
 	s.form = newForm(s.info, ca.Port.PKeys[0])
+	if h, is := ci.As[Stock](t.HCA()); is {
+		s.program, s.form.info.Class, s.form.info.Hops = h.Program(), false, false // its address vector is not known
+	}
 	t.Cleanup(func() {
 		for _, f := range s.broken {
 			if f.rule == ruleSport || f.rule == ruleLabel { // SHOULD rules, which have their own cases
 				continue
 			}
-			t.Report(validate.Failure{
-				Rule:     ruleAnyForm,
-				Where:    fmt.Sprintf("packet %d, %s", f.num, f.rule),
-				Expected: f.expected,
-				Got:      f.got,
-			})
+			t.Report(validate.Failure{Rule: ruleAnyForm, Where: fmt.Sprintf("packet %d, %s", f.num, f.rule),
+				Expected: f.expected, Got: f.got})
 			return
 		}
 	})
@@ -78,6 +81,7 @@ type peer struct {
 	from     uint32 // first PSN of the requests of the QP under test
 	mtu      int
 	ready    []*packet // received but not yet examined
+	stock    *stock    // the connection to s.program
 }
 
 // caseTime is the time limit of a case of this suite. A packet that has not arrived by then counts as missing.
@@ -96,6 +100,9 @@ const longAckTime = ci.TimeExp(24)
 // raw is dial with the QP left in Reset.
 func (s *station) raw(opts ...kit.Option) *peer {
 	c := kit.Options(s.ca, s.ca, append([]kit.Option{kit.AckTime(longAckTime)}, opts...)...)
+	if s.program != nil {
+		return s.stranger(c)
+	}
 	p := &peer{station: s, End: s.ca.End(c), service: wire.RC, mtu: c.MTU.Bytes()}
 	switch c.Type {
 	case ci.UC:
@@ -103,11 +110,16 @@ func (s *station) raw(opts ...kit.Option) *peer {
 	case ci.UD:
 		p.service = wire.UD
 	}
-	r := s.t.Rand()
+	p.from = uint32(p.QP.PSN)
+	kit.Random(s.t, p.Buf.Bytes)
+	return p.number(s.t.Rand())
+}
+
+// number draws the number and the first PSN of the peer's QP.
+func (p *peer) number(r *rand.Rand) *peer {
 	p.qpn = 0x800 + r.Uint32N(1<<22)
 	p.psn = r.Uint32() & wire.Mask24
-	p.first, p.from = p.psn, uint32(p.QP.PSN)
-	kit.Random(s.t, p.Buf.Bytes)
+	p.first = p.psn
 	return p
 }
 
@@ -119,6 +131,9 @@ func (p *peer) at(in, out uint32) *peer {
 }
 
 func (p *peer) connect() *peer {
+	if p.program != nil {
+		return p.join()
+	}
 	p.Init()
 	if p.service == wire.UD {
 		p.RTR(nil)
@@ -145,6 +160,9 @@ func (p *peer) packet(op wire.Opcode, payload []byte, twists ...twist) *outgoing
 		o.DETH = wire.DETH{QKey: uint32(p.Config.QKey), SrcQP: p.qpn}
 	}
 	o.Payload = payload
+	if p.stock != nil {
+		p.plain(o)
+	}
 	for _, f := range twists {
 		f(o)
 	}
@@ -228,6 +246,9 @@ func (s *station) arrival(d time.Duration, service wire.Service) *packet {
 	}
 	p, err := take(&s.info, b)
 	p.num = s.t.Packet(validate.WirePacket{Time: p.when, Link: s.info.Link, FromHCA: true, Data: b})
+	if s.program != nil && p.at >= 0 && p.BTH.DestQP == gsi {
+		service = wire.UD
+	}
 	from := origin{service: service, av: s.av, gid: s.local, lid: s.ca.Port.LID, vls: dataVLs(s.ca.Port.MaxVLs)}
 	for _, f := range s.form.check(p, err, from) {
 		s.t.Remark(f.num, fmt.Sprintf("%s: expected %s, got %s", f.rule, f.expected, f.got))
@@ -246,6 +267,9 @@ func (p *peer) next(d time.Duration) *packet {
 	deadline := time.Now().Add(d)
 	for {
 		x := p.arrival(max(time.Until(deadline), 0), p.service)
+		if x != nil && p.stock != nil && !p.isAnswer(x) {
+			continue
+		}
 		if x == nil || x.at >= 0 && x.BTH.DestQP == p.qpn {
 			return x
 		}
@@ -271,7 +295,8 @@ type want struct {
 func (p *peer) expect(what string, w want) *packet {
 	x := p.next(p.t.Remaining())
 	if x == nil {
-		p.t.Failf(what, w.String(), "no packet by the deadline")
+		p.t.Fail(validate.Failure{Where: what, Expected: w.String(), Got: "no packet by the deadline",
+			Doubt: p.doubt(validate.DoubtTime)})
 	}
 	p.match(x, what, w)
 	return x
@@ -280,6 +305,9 @@ func (p *peer) expect(what string, w want) *packet {
 // match compares a packet with a description.
 func (p *peer) match(x *packet, what string, w want) {
 	op := x.BTH.Opcode
+	if p.stock != nil {
+		w.op = p.plainAnswer(w)
+	}
 	ok := slices.Contains(w.op, op) && (w.anyPSN || x.BTH.PSN == w.psn&wire.Mask24)
 	if op.HasAETH() && !w.noAeth {
 		got := x.AETH.Syndrome
@@ -303,7 +331,16 @@ func (p *peer) match(x *packet, what string, w want) {
 // wrong fails the case because of a packet.
 func (p *peer) wrong(x *packet, where, expected, got string) {
 	p.t.Remark(x.num, fmt.Sprintf("%s: %s: expected %s, got %s", p.proven(), where, expected, got))
-	p.t.Fail(validate.Failure{Where: fmt.Sprintf("%s (packet %d)", where, x.num), Expected: expected, Got: got})
+	p.t.Fail(validate.Failure{Where: fmt.Sprintf("%s (packet %d)", where, x.num), Expected: expected, Got: got,
+		Doubt: p.doubt(validate.DoubtNetwork)})
+}
+
+// doubt returns d for a program, since the network to it may lose packets, and otherwise none.
+func (s *station) doubt(d validate.Doubt) validate.Doubt {
+	if s.program == nil {
+		return ""
+	}
+	return d
 }
 
 func (s *station) proven() string {
@@ -358,7 +395,11 @@ func (p *peer) barrier(what string, msn int) {
 }
 
 // fatal expects the QP to be in Error.
-func (p *peer) fatal() { p.Becomes(ci.QPError) }
+func (p *peer) fatal() {
+	if p.program == nil {
+		p.Becomes(ci.QPError)
+	}
+}
 
 // blank fills the buffer with a pattern, so that changes can be found.
 func (p *peer) blank() { p.Buf.Blank() }

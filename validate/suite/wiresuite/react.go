@@ -13,11 +13,10 @@ import (
 // reactCases are the cases of a requester that gets valid or invalid answers, or none. (IBTA 9.7.5, 9.7.6, 9.9.)
 var reactCases = area()
 
-var WIREReact16 = reactCases.Must("WIRE-React-16", "IBTA 9.9.2", "response of another kind",
-	"A READ response to a request that is no READ, or an ATOMIC acknowledge of a request that is no atomic, "+
-		"completes the request with a bad response error and writes nothing.")
-
-var _ = reactCases.Add("wire.react.kind", "answers of another kind than the request", reactKind, WIREReact16)
+var _ = reactCases.Add("wire.react.kind", "answers of another kind than the request", reactKind,
+	reactCases.Must("WIRE-React-16", "IBTA 9.9.2", "response of another kind",
+		"A READ response to a request that is no READ, or an ATOMIC acknowledge of a request that is no atomic, "+
+			"completes the request with a bad response error and writes nothing."))
 
 // sent posts n SENDs of 8 bytes with ids from 1, and receives their packets.
 func (p *peer) sent(n int) {
@@ -56,12 +55,10 @@ func (p *peer) settled(what string) {
 	p.expect("acknowledgement of the WRITE sent after "+what, acked(p.last(), -1))
 }
 
-var WIREReact01 = reactCases.Must("WIRE-React-01", "IBTA 9.7.6", "coalesced acknowledgements",
+var wireReact01 = reactCases.Must("WIRE-React-01", "IBTA 9.7.6", "coalesced acknowledgements",
 	"An ACK completes each SEND and WRITE up to its PSN, in order, and none after it.")
 
-var _ = reactCases.Add("wire.react.coalesced", "one ACK for five messages", reactCoalesced, WIREReact01)
-
-func reactCoalesced(t *validate.T) {
+var _ = reactCases.Add("wire.react.coalesced", "one ACK for five messages", func(t *validate.T) {
 	p := dial(t)
 	p.sent(5)
 	p.ack(p.from+2, 3)
@@ -69,11 +66,9 @@ func reactCoalesced(t *validate.T) {
 	p.noMore("an ACK of the third of five SENDs")
 	p.ack(p.from+4, 5)
 	p.CQ.WaitOK(4, 5)
-}
+}, wireReact01)
 
-var _ = reactCases.Add("wire.react.partly", "an ACK in the middle of a message", reactPartly, WIREReact01)
-
-func reactPartly(t *validate.T) {
+var _ = reactCases.Add("wire.react.partly", "an ACK in the middle of a message", func(t *validate.T) {
 	p := dial(t)
 	n := 2*p.mtu + 5
 	p.Send(p.SendWR(1, 32, n))
@@ -82,14 +77,12 @@ func reactPartly(t *validate.T) {
 	p.noMore("an ACK of the second of three packets")
 	p.ack(p.from+2, 1)
 	p.CQ.WaitOK(1)
-}
+}, wireReact01)
 
-var WIREReact02 = reactCases.Must("WIRE-React-02", "IBTA 9.7.6", "ACK of a PSN not sent",
+var wireReact02 = reactCases.Must("WIRE-React-02", "IBTA 9.7.6", "ACK of a PSN not sent",
 	"An ACK or NAK of a PSN that has not been sent is ignored.")
 
-var _ = reactCases.Add("wire.react.unsent", "answers to PSNs not sent", reactUnsent, WIREReact02)
-
-func reactUnsent(t *validate.T) {
+var _ = reactCases.Add("wire.react.unsent", "answers to PSNs not sent", func(t *validate.T) {
 	p := dial(t)
 	p.sent(2)
 	p.ack(p.from+2, 3)
@@ -100,14 +93,9 @@ func reactUnsent(t *validate.T) {
 	p.noMore("an ACK of a PSN far beyond those sent")
 	p.ack(p.from+1, 2)
 	p.CQ.WaitOK(1, 2)
-}
+}, wireReact02)
 
-var WIREReact03 = reactCases.Must("WIRE-React-03", "IBTA 9.7.6", "duplicate ACK",
-	"An ACK or NAK of a PSN that was already acknowledged is ignored.")
-
-var _ = reactCases.Add("wire.react.old", "duplicate answers", reactOld, WIREReact03)
-
-func reactOld(t *validate.T) {
+var _ = reactCases.Add("wire.react.old", "duplicate answers", func(t *validate.T) {
 	p := dial(t)
 	p.sent(3)
 	p.ack(p.from+1, 2)
@@ -125,15 +113,14 @@ func reactOld(t *validate.T) {
 	p.answer(wire.RCAcknowledge, p.from+2, wire.NAKPSNSequence, 3, nil)
 	p.noMore("a NAK 0x60 when nothing is outstanding")
 	kit.Equal(t, "state of the QP", p.State(), ci.QPRTS)
-}
+}, reactCases.Must("WIRE-React-03", "IBTA 9.7.6", "duplicate ACK",
+	"An ACK or NAK of a PSN that was already acknowledged is ignored."))
 
-var WIREReact04 = reactCases.Must("WIRE-React-04", "IBTA 9.7.6", "PSN sequence error",
-	"After a NAK 0x60 the requester resumes at its PSN, inside a message with the opcode of that packet. Requests "+
-		"before that PSN count as acknowledged.")
+var wireReact04 = reactCases.Must("WIRE-React-04", "IBTA 9.7.6", "PSN sequence error",
+	"After a NAK 0x60 the requester resumes at its PSN, inside a message with the opcode of that packet. "+
+		"Requests before that PSN count as acknowledged.")
 
-var _ = reactCases.Add("wire.react.sequence", "a NAK 0x60 in the middle of a message", reactSequence, WIREReact04)
-
-func reactSequence(t *validate.T) {
+var _ = reactCases.Add("wire.react.sequence", "a NAK 0x60 in the middle of a message", func(t *validate.T) {
 	p := dial(t)
 	n := 4*p.mtu + 5
 	w := p.SendWR(1, 32, n)
@@ -154,11 +141,9 @@ func reactSequence(t *validate.T) {
 		p.ack(psn+4, 1)
 		p.CQ.WaitOK(1)
 	}
-}
+}, wireReact04)
 
-var _ = reactCases.Add("wire.react.sequence-message", "a NAK 0x60 between messages", reactSequenceMessage, WIREReact04)
-
-func reactSequenceMessage(t *validate.T) {
+var _ = reactCases.Add("wire.react.sequence-message", "a NAK 0x60 between messages", func(t *validate.T) {
 	p := dial(t)
 	p.sent(4)
 	p.answer(wire.RCAcknowledge, p.from+2, wire.NAKPSNSequence, 2, nil)
@@ -168,14 +153,13 @@ func reactSequenceMessage(t *validate.T) {
 	}
 	p.ack(p.from+3, 4)
 	p.CQ.WaitOK(3, 4)
-}
+}, wireReact04)
 
-var WIREReact05 = reactCases.Must("WIRE-React-05", "IBTA 9.7.6", "RNR NAK; RNR timer",
-	"After an RNR NAK the requester retransmits from its PSN, and not before the time of its timer code has passed.")
+var wireReact05 = reactCases.Must("WIRE-React-05", "IBTA 9.7.6", "RNR NAK; RNR timer",
+	"After an RNR NAK the requester retransmits from its PSN, and not before the time of its timer code has "+
+		"passed.")
 
-var _ = reactCases.Add("wire.react.rnr", "RNR NAKs with several timer codes", reactRNR, WIREReact05)
-
-func reactRNR(t *validate.T) {
+var _ = reactCases.Add("wire.react.rnr", "RNR NAKs with several timer codes", func(t *validate.T) {
 	p := dial(t)
 	p.sent(2)
 	for _, code := range kit.Variants(t, "RNR timer code", []uint8{8, 14, 18, 20}) {
@@ -192,15 +176,13 @@ func reactRNR(t *validate.T) {
 	}
 	p.ack(p.from+1, 2)
 	p.CQ.WaitOK(1, 2)
-}
+}, wireReact05)
 
-var WIREReact06 = reactCases.Must("WIRE-React-06", "IBTA 9.7.6", "RNR retry count",
-	"A request that gets only RNR NAKs is retransmitted as often as the RNR retry count allows. Then it completes "+
-		"with the status RNR retries exhausted.")
+var wireReact06 = reactCases.Must("WIRE-React-06", "IBTA 9.7.6", "RNR retry count",
+	"A request that gets only RNR NAKs is retransmitted as often as the RNR retry count allows. Then it "+
+		"completes with the status RNR retries exhausted.")
 
-var _ = reactCases.Add("wire.react.rnr-count", "RNR NAKs for each transmission", reactRNRCount, WIREReact06)
-
-func reactRNRCount(t *validate.T) {
+var _ = reactCases.Add("wire.react.rnr-count", "RNR NAKs for each transmission", func(t *validate.T) {
 	s := open(t)
 	for _, n := range kit.Variants(t, "retry count", []uint8{0, 1, 3}) {
 		p := s.dial(kit.RNRRetry(n))
@@ -213,7 +195,7 @@ func reactRNRCount(t *validate.T) {
 		p.fatal()
 		s.over(p, fmt.Sprintf("%d transmissions", n+1))
 	}
-}
+}, wireReact06)
 
 // over expects no further packet from a QP that has failed. The next packet must be the answer to a request to another
 // QP.
@@ -230,13 +212,7 @@ func (s *station) over(p *peer, what string) {
 	other.match(x, "acknowledgement on another QP", acked(other.last(), 1))
 }
 
-var WIREReact07 = reactCases.Must("WIRE-React-07", "IBTA 9.9", "NAK codes",
-	"A NAK 0x61, 0x62 or 0x63 completes the request of its PSN with remote invalid request, remote access error or "+
-		"remote operation error. Requests before it complete with success, and those after it as flushed.")
-
-var _ = reactCases.Add("wire.react.fatal", "NAKs that move the QP to Error", reactFatal, WIREReact07)
-
-func reactFatal(t *validate.T) {
+var _ = reactCases.Add("wire.react.fatal", "NAKs that move the QP to Error", func(t *validate.T) {
 	s := open(t)
 	for _, x := range kit.Variants(t, "", []struct {
 		syn wire.Syndrome
@@ -252,14 +228,15 @@ func reactFatal(t *validate.T) {
 		p.fatal()
 		s.over(p, fmt.Sprintf("a NAK %#02x", uint8(x.syn)))
 	}
-}
+}, reactCases.Must("WIRE-React-07", "IBTA 9.9", "NAK codes",
+	"A NAK 0x61, 0x62 or 0x63 completes the request of its PSN with remote invalid request, remote access error "+
+		"or remote operation error. Requests before it complete with success, and those after it as flushed."))
 
-var WIREReact08 = reactCases.Must("WIRE-React-08", "IBTA 9.7.6", "implied NAK",
-	"An ACK beyond an unanswered READ or atomic does not complete it. The requester sends the READ or atomic again.")
+var wireReact08 = reactCases.Must("WIRE-React-08", "IBTA 9.7.6", "implied NAK",
+	"An ACK beyond an unanswered READ or atomic does not complete it. The requester sends the READ or atomic "+
+		"again.")
 
-var _ = reactCases.Add("wire.react.implied", "an ACK beyond a READ", reactImplied, WIREReact08)
-
-func reactImplied(t *validate.T) {
+var _ = reactCases.Add("wire.react.implied", "an ACK beyond a READ", func(t *validate.T) {
 	p := dial(t)
 	n := 2 * p.mtu
 	p.Send(p.readWR(1, n), p.SendWR(2, 0, 8))
@@ -274,10 +251,10 @@ func reactImplied(t *validate.T) {
 	p.ack(after, 2)
 	p.CQ.WaitOK(1, 2)
 	kit.SameBytes(t, "data of the READ", p.Buf.Bytes[32:32+n], data)
-}
+}, wireReact08)
 
 var _ = reactCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.react.implied-atomic",
-	"an ACK beyond an atomic", reactImpliedAtomic, WIREReact08)
+	"an ACK beyond an atomic", reactImpliedAtomic, wireReact08)
 
 func reactImpliedAtomic(t *validate.T) {
 	p := dial(t)
@@ -304,13 +281,7 @@ func reactImpliedAtomic(t *validate.T) {
 // elsewhere8 is an aligned word of remote memory.
 var elsewhere8 = ci.Remote{Addr: 0x0000123456789ab8, RKey: 0xdeadbe01}
 
-var WIREReact09 = reactCases.Must("WIRE-React-09", "IBTA 9.7.6", "READ response out of order",
-	"A READ response packet beyond the expected PSN is not written to memory. The requester sends the READ again "+
-		"from the missing PSN, with the rest of its address and length.")
-
-var _ = reactCases.Add("wire.react.read-gap", "a READ response with a packet missing", reactReadGap, WIREReact09)
-
-func reactReadGap(t *validate.T) {
+var _ = reactCases.Add("wire.react.read-gap", "a READ response with a packet missing", func(t *validate.T) {
 	p := dial(t)
 	n := 3*p.mtu + 7
 	data := p.bytes(n)
@@ -340,15 +311,15 @@ func reactReadGap(t *validate.T) {
 	}
 	p.CQ.WaitOK(1)
 	p.Buf.WantOnly(t, "data of the READ", 32, data)
-}
+}, reactCases.Must("WIRE-React-09", "IBTA 9.7.6", "READ response out of order",
+	"A READ response packet beyond the expected PSN is not written to memory. The requester sends the READ again "+
+		"from the missing PSN, with the rest of its address and length."))
 
-var WIREReact10 = reactCases.Must("WIRE-React-10", "IBTA 9.7.6", "READ response of wrong length or opcode",
-	"A READ response packet of a wrong length completes the READ with a bad response error and is not accepted as "+
-		"data.")
+var wireReact10 = reactCases.Must("WIRE-React-10", "IBTA 9.7.6", "READ response of wrong length or opcode",
+	"A READ response packet of a wrong length completes the READ with a bad response error and is not accepted "+
+		"as data.")
 
-var _ = reactCases.Add("wire.react.read-length", "READ responses of wrong lengths", reactReadLength, WIREReact10)
-
-func reactReadLength(t *validate.T) {
+var _ = reactCases.Add("wire.react.read-length", "READ responses of wrong lengths", func(t *validate.T) {
 	s := open(t)
 	for _, x := range kit.Variants(t, "", []struct {
 		what string
@@ -373,23 +344,21 @@ func reactReadLength(t *validate.T) {
 		p.CQ.WaitStatus(1, ci.WCBadRespErr, ci.WCLocalLenErr)
 		p.fatal()
 	}
-}
+}, wireReact10)
 
-// tick is the shortest timeout that the cases use. It is long enough that a requester rounds it up only a little, and
-// short enough to wait for several times.
+// tick is the shortest timeout that the cases use. A requester rounds it up by little, and a case can wait for several
+// ticks.
 const tick = ci.TimeExp(11) // 8.4 ms
 
 // unhurried is the timeout of a QP whose requests are to be retransmitted and then acknowledged. Eight transmissions
 // take two seconds, in which a busy machine acknowledges, too.
 const unhurried = ci.TimeExp(16) // 268 ms
 
-var WIREReact11 = reactCases.Must("WIRE-React-11", "IBTA 9.7.6", "transport timer, retry count",
+var wireReact11 = reactCases.Must("WIRE-React-11", "IBTA 9.7.6", "transport timer, retry count",
 	"A request without an answer is sent once and retransmitted as a whole as often as the retry count allows. "+
 		"Then it completes with the status transport retries exhausted.")
 
-var _ = reactCases.Add("wire.react.timeout", "no answer at all", reactTimeout, WIREReact11, WIREReact14)
-
-func reactTimeout(t *validate.T) {
+var _ = reactCases.Add("wire.react.timeout", "no answer at all", func(t *validate.T) {
 	s := open(t)
 	for _, n := range kit.Variants(t, "retry count", []uint8{0, 1, 3}) {
 		p := s.dial(kit.AckTime(tick), kit.Retry(n))
@@ -401,15 +370,12 @@ func reactTimeout(t *validate.T) {
 		p.fatal()
 		s.over(p, fmt.Sprintf("%d transmissions", n+1))
 	}
-}
+}, wireReact11, wireReact14)
 
-var WIREReact12 = reactCases.Must("WIRE-React-12", "IBTA 9.7.6", "transport timer",
+var wireReact12 = reactCases.Must("WIRE-React-12", "IBTA 9.7.6", "transport timer",
 	"A request is not retransmitted before the local ACK timeout has passed.")
 
-var _ = reactCases.Add("wire.react.timeout-time", "the time between two transmissions", reactTimeoutTime, WIREReact12,
-	WIREReact11)
-
-func reactTimeoutTime(t *validate.T) {
+var _ = reactCases.Add("wire.react.timeout-time", "the time between two transmissions", func(t *validate.T) {
 	const exp = ci.TimeExp(14) // 67 ms
 	p := dial(t, kit.AckTime(exp), kit.Retry(2))
 	posted := time.Now()
@@ -426,14 +392,9 @@ func reactTimeoutTime(t *validate.T) {
 		}
 	}
 	p.CQ.WaitStatus(1, ci.WCTimeoutRetryErr)
-}
+}, wireReact12, wireReact11)
 
-var WIREReact13 = reactCases.Must("WIRE-React-13", "IBTA 9.6", "packet validation",
-	"A response with a wrong ICRC, of another partition, from another address or to another QP is dropped.")
-
-var _ = reactCases.Add("wire.react.bad", "invalid responses", reactBad, WIREReact13)
-
-func reactBad(t *validate.T) {
+var _ = reactCases.Add("wire.react.bad", "invalid responses", func(t *validate.T) {
 	p := dial(t)
 	p.sent(1)
 	bad := func(what string, f twist) {
@@ -451,38 +412,35 @@ func reactBad(t *validate.T) {
 	}
 	p.ack(p.from, 1)
 	p.CQ.WaitOK(1)
-}
+}, reactCases.Must("WIRE-React-13", "IBTA 9.6", "packet validation",
+	"A response with a wrong ICRC, of another partition, from another address or to another QP is dropped."))
 
-var WIREReact14 = reactCases.Must("WIRE-React-14", "IBTA 9.7.6", "retry",
+var wireReact14 = reactCases.Must("WIRE-React-14", "IBTA 9.7.6", "retry",
 	"A retransmitted request has the bytes of the first transmission: opcode, PSN, headers and payload.")
 
-var _ = reactCases.Add("wire.react.same", "a retransmitted message of three packets, also across PSN 0xffffff",
-	reactSame, WIREReact14, WIREReact11)
-
-func reactSame(t *validate.T) {
-	s := open(t)
-	for _, from := range kit.Variants(t, "PSN", []uint32{0x123456, 0xffffff, 0xfffffe}) {
-		p := s.raw(kit.AckTime(unhurried), kit.Retry(7)).at(7, from).connect()
-		n := 2*p.mtu + 5
-		w := p.SendWR(1, 32, n)
-		w.Op, w.Remote = ci.OpWrite, elsewhere
-		w.Flags |= ci.SendImmediate
-		w.Imm = 7
-		p.Send(w)
-		for range 2 {
-			p.departs(wire.OpWrite, w, n, p.from)
+var _ = reactCases.Add("wire.react.same",
+	"a retransmitted message of three packets, also across PSN 0xffffff", func(t *validate.T) {
+		s := open(t)
+		for _, from := range kit.Variants(t, "PSN", []uint32{0x123456, 0xffffff, 0xfffffe}) {
+			p := s.raw(kit.AckTime(unhurried), kit.Retry(7)).at(7, from).connect()
+			n := 2*p.mtu + 5
+			w := p.SendWR(1, 32, n)
+			w.Op, w.Remote = ci.OpWrite, elsewhere
+			w.Flags |= ci.SendImmediate
+			w.Imm = 7
+			p.Send(w)
+			for range 2 {
+				p.departs(wire.OpWrite, w, n, p.from)
+			}
+			p.ack(wire.PSNAdd(p.from, 2), 1)
+			p.CQ.WaitOK(1)
 		}
-		p.ack(wire.PSNAdd(p.from, 2), 1)
-		p.CQ.WaitOK(1)
-	}
-}
+	}, wireReact14, wireReact11)
 
-var WIREReact15 = reactCases.Must("WIRE-React-15", "IBTA 9.7.6", "retry counter",
+var wireReact15 = reactCases.Must("WIRE-React-15", "IBTA 9.7.6", "retry counter",
 	"An answer that makes progress resets the requester's retry counter.")
 
-var _ = reactCases.Add("wire.react.refreshed", "answers between timeouts", reactRefreshed, WIREReact15, WIREReact11)
-
-func reactRefreshed(t *validate.T) {
+var _ = reactCases.Add("wire.react.refreshed", "answers between timeouts", func(t *validate.T) {
 	s := open(t)
 	// on a busy machine the answer may be sent after the second timeout
 	for _, exp := range kit.Variants(t, "timeout exponent", []ci.TimeExp{tick, tick + 3, tick + 6}) {
@@ -494,7 +452,25 @@ func reactRefreshed(t *validate.T) {
 	t.Fail(validate.Failure{Where: "SEND that is answered after its second transmission, with a retry count of 1",
 		Expected: ci.WCSuccess.String(),
 		Got:      ci.WCTimeoutRetryErr.String(), Doubt: validate.DoubtLoss})
-}
+}, wireReact15, wireReact11)
+
+var _ = reactCases.Add("wire.react.refreshed-inside", "NAKs that acknowledge a part of a message",
+	func(t *validate.T) {
+		p := dial(t, kit.Retry(1))
+		ops := []wire.Opcode{wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendMiddle, wire.RCSendLast}
+		p.Send(p.SendWR(1, 0, len(ops)*p.mtu))
+		for k := range ops {
+			if k > 0 {
+				p.answer(wire.RCAcknowledge, p.from+uint32(k), wire.NAKPSNSequence, 0, nil)
+			}
+			for i := k; i < len(ops); i++ {
+				p.expect(fmt.Sprintf("packet %d of a SEND, from packet %d on", i+1, k+1),
+					want{op: ops[i : i+1], psn: p.from + uint32(i), length: p.mtu})
+			}
+		}
+		p.ack(p.from+uint32(len(ops)-1), 1)
+		p.CQ.WaitOK(1)
+	}, wireReact15)
 
 // refreshed answers each of four SENDs of a new QP after its second transmission. It reports whether the QP had a retry
 // for each.

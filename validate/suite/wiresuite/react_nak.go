@@ -9,11 +9,8 @@ import (
 	"ciddk/wire"
 )
 
-var _ = reactCases.Add("wire.react.nak-count", "a NAK of a sequence error, and no further answer", reactNAKCount,
-	WIREReact11)
-
-// reactNAKCount answers the first transmission with a NAK of a sequence error, which costs one retry as a timeout does.
-func reactNAKCount(t *validate.T) {
+// The case answers the first transmission with a NAK of a sequence error, which costs one retry as a timeout does.
+var _ = reactCases.Add("wire.react.nak-count", "a NAK of a sequence error, and no further answer", func(t *validate.T) {
 	s := open(t)
 	for _, n := range kit.Variants(t, "retry count", []uint8{1, 2, 3}) {
 		p := s.dial(kit.AckTime(tick+2), kit.Retry(n))
@@ -27,4 +24,4 @@ func reactNAKCount(t *validate.T) {
 		p.fatal()
 		s.over(p, fmt.Sprintf("%d transmissions", n+1))
 	}
-}
+}, wireReact11)

@@ -12,18 +12,17 @@ import (
 // requestCases are the cases of the requests that a QP sends. (IBTA 9.7.3, 9.4, 9.3.)
 var requestCases = area()
 
-var WIREReq01 = requestCases.Must("WIRE-Req-01", "IBTA 9.7.3", "SEND",
-	"A SEND is sent as full packets and a rest, with the opcodes FIRST, MIDDLE, LAST or ONLY and its bytes in order.")
-
 var _ = requestCases.Add("wire.request.send", "SENDs of 0 bytes to several packets",
-	func(t *validate.T) { dial(t).outbound(wire.OpSend) }, WIREReq01, WIREReq09)
-
-var WIREReq02 = requestCases.Must("WIRE-Req-02", "IBTA 9.7.3", "RDMA WRITE; RETH",
-	"A WRITE is sent like a SEND. Its first packet, and no other, has a RETH with the address, the key and the "+
-		"length of the whole WRITE.")
+	func(t *validate.T) { dial(t).outbound(wire.OpSend) },
+	requestCases.Must("WIRE-Req-01", "IBTA 9.7.3", "SEND",
+		"A SEND is sent as full packets and a rest, with the opcodes FIRST, MIDDLE, LAST or ONLY and its bytes in "+
+			"order."), wireReq09)
 
 var _ = requestCases.Add("wire.request.write", "WRITEs of 0 bytes to several packets",
-	func(t *validate.T) { dial(t).outbound(wire.OpWrite) }, WIREReq02, WIREReq09)
+	func(t *validate.T) { dial(t).outbound(wire.OpWrite) },
+	requestCases.Must("WIRE-Req-02", "IBTA 9.7.3", "RDMA WRITE; RETH",
+		"A WRITE is sent like a SEND. Its first packet, and no other, has a RETH with the address, the key and the "+
+			"length of the whole WRITE."), wireReq09)
 
 // elsewhere is remote memory that does not exist. The certifier answers requests for it.
 var elsewhere = ci.Remote{Addr: 0x0000123456789abc, RKey: 0xdeadbe01}
@@ -120,13 +119,7 @@ func (p *peer) serveFrom(psn uint32, data []byte, a, b int, msn uint32) {
 	}
 }
 
-var WIREReq03 = requestCases.Must("WIRE-Req-03", "IBTA 9.7.3", "RDMA READ request",
-	"A READ is sent as requests without payload. Their RETHs cover the requested address, key and length without "+
-		"gap or overlap.")
-
-var _ = requestCases.Add("wire.request.read", "READs of 0 bytes to several packets", requestRead, WIREReq03)
-
-func requestRead(t *validate.T) {
+var _ = requestCases.Add("wire.request.read", "READs of 0 bytes to several packets", func(t *validate.T) {
 	p := dial(t)
 	psn := p.from
 	for i, n := range kit.Variants(t, "bytes", []int{0, 1, 3, p.mtu - 1, p.mtu, p.mtu + 1, 3*p.mtu + 1}) {
@@ -141,47 +134,45 @@ func requestRead(t *validate.T) {
 		p.Buf.WantOnly(t, what, 32, data)
 		psn = wire.PSNAdd(psn, p.packets(n))
 	}
-}
-
-var WIREReq04 = requestCases.Must("WIRE-Req-04", "IBTA 9.7.3", "atomics; AtomicETH",
-	"An atomic is sent as one packet with its address, key and operands. The compare value of a fetch and add is "+
-		"not checked.")
+}, requestCases.Must("WIRE-Req-03", "IBTA 9.7.3", "RDMA READ request",
+	"A READ is sent as requests without payload. Their RETHs cover the requested address, key and length without "+
+		"gap or overlap."))
 
 var _ = requestCases.Needing(validate.Needs{Atomics: ci.AtomicLocal}).Add("wire.request.atomic",
-	"compare and swap, fetch and add", requestAtomic, WIREReq04)
-
-func requestAtomic(t *validate.T) {
-	p := dial(t)
-	psn := p.from
-	to := ci.Remote{Addr: 0x1234567890, RKey: 0xdeadbe01}
-	for i, x := range kit.Variants(t, "", []struct {
-		op   ci.SendOp
-		code wire.Opcode
-		a    ci.Atomic
-		eth  wire.AtomicETH
-	}{
-		{ci.OpCompareSwap, wire.RCCompareSwap, ci.Atomic{Compare: 0x1111222233334444, Swap: 0x5555666677778888},
-			wire.AtomicETH{SwapAdd: 0x5555666677778888, Compare: 0x1111222233334444}},
-		{ci.OpFetchAdd, wire.RCFetchAdd, ci.Atomic{Compare: 0x0102030405060708},
-			wire.AtomicETH{SwapAdd: 0x0102030405060708}},
-	}) {
-		id := uint64(i + 1)
-		p.Send(ci.SendWR{ID: id, Op: x.op, Flags: ci.SendSignaled, SGL: p.Buf.SGL(64, 8), Remote: to, Atomic: x.a})
-		y := p.expect("request of an atomic", want{op: []wire.Opcode{x.code}, psn: psn, length: 0})
-		x.eth.VA, x.eth.RKey = to.Addr, uint32(to.RKey)
-		if x.code == wire.RCFetchAdd {
-			y.AtomicETH.Compare = 0
+	"compare and swap, fetch and add", func(t *validate.T) {
+		p := dial(t)
+		psn := p.from
+		to := ci.Remote{Addr: 0x1234567890, RKey: 0xdeadbe01}
+		for i, x := range kit.Variants(t, "", []struct {
+			op   ci.SendOp
+			code wire.Opcode
+			a    ci.Atomic
+			eth  wire.AtomicETH
+		}{
+			{ci.OpCompareSwap, wire.RCCompareSwap, ci.Atomic{Compare: 0x1111222233334444, Swap: 0x5555666677778888},
+				wire.AtomicETH{SwapAdd: 0x5555666677778888, Compare: 0x1111222233334444}},
+			{ci.OpFetchAdd, wire.RCFetchAdd, ci.Atomic{Compare: 0x0102030405060708},
+				wire.AtomicETH{SwapAdd: 0x0102030405060708}},
+		}) {
+			id := uint64(i + 1)
+			p.Send(ci.SendWR{ID: id, Op: x.op, Flags: ci.SendSignaled, SGL: p.Buf.SGL(64, 8), Remote: to, Atomic: x.a})
+			y := p.expect("request of an atomic", want{op: []wire.Opcode{x.code}, psn: psn, length: 0})
+			x.eth.VA, x.eth.RKey = to.Addr, uint32(to.RKey)
+			if x.code == wire.RCFetchAdd {
+				y.AtomicETH.Compare = 0
+			}
+			if y.AtomicETH != x.eth {
+				p.wrong(y, "request of an atomic", fmt.Sprintf("AtomicETH %+v", x.eth), fmt.Sprintf("%+v", y.AtomicETH))
+			}
+			p.answer(wire.RCAtomicAcknowledge, psn, wire.ACK(wire.CreditsInvalid), uint32(id), nil,
+				withOrig(0xa1a2a3a4a5a6a7a8))
+			p.CQ.WaitOK(id)
+			kit.Equal(t, "original value", kit.LoadWord(p.Buf.Bytes[64:]), 0xa1a2a3a4a5a6a7a8)
+			psn = wire.PSNAdd(psn, 1)
 		}
-		if y.AtomicETH != x.eth {
-			p.wrong(y, "request of an atomic", fmt.Sprintf("AtomicETH %+v", x.eth), fmt.Sprintf("%+v", y.AtomicETH))
-		}
-		p.answer(wire.RCAtomicAcknowledge, psn, wire.ACK(wire.CreditsInvalid), uint32(id), nil,
-			withOrig(0xa1a2a3a4a5a6a7a8))
-		p.CQ.WaitOK(id)
-		kit.Equal(t, "original value", kit.LoadWord(p.Buf.Bytes[64:]), 0xa1a2a3a4a5a6a7a8)
-		psn = wire.PSNAdd(psn, 1)
-	}
-}
+	}, requestCases.Must("WIRE-Req-04", "IBTA 9.7.3", "atomics; AtomicETH",
+		"An atomic is sent as one packet with its address, key and operands. The compare value of a fetch and add is "+
+			"not checked."))
 
 // one posts a request, expects its packets and acknowledges them.
 func (p *peer) one(op wire.Op, w ci.SendWR, n int, psn, msn uint32) uint32 {
@@ -195,49 +186,36 @@ func (p *peer) one(op wire.Op, w ci.SendWR, n int, psn, msn uint32) uint32 {
 	return psn
 }
 
-var WIREReq05 = requestCases.Must("WIRE-Req-05", "IBTA 9.3", "ImmDt",
-	"Immediate data are only in the last packet of a message, as the bytes 01 02 03 04 for 0x01020304.")
-
-var _ = requestCases.Add("wire.request.immediate", "SENDs and WRITEs with immediate data, of one packet and of three",
-	requestImm, WIREReq05)
-
-func requestImm(t *validate.T) {
-	p := dial(t)
-	psn, msn := p.from, uint32(0)
-	for _, op := range kit.Variants(t, "opcode", []wire.Op{wire.OpSend, wire.OpWrite}) {
-		for _, n := range kit.Variants(t, "bytes", []int{0, 5, 2*p.mtu + 3}) {
-			msn++
-			w := p.SendWR(uint64(msn), 32, n)
-			w.Flags |= ci.SendImmediate
-			w.Imm = 0x01020304
-			psn = p.one(op, w, n, psn, msn)
+var _ = requestCases.Add("wire.request.immediate",
+	"SENDs and WRITEs with immediate data, of one packet and of three", func(t *validate.T) {
+		p := dial(t)
+		psn, msn := p.from, uint32(0)
+		for _, op := range kit.Variants(t, "opcode", []wire.Op{wire.OpSend, wire.OpWrite}) {
+			for _, n := range kit.Variants(t, "bytes", []int{0, 5, 2*p.mtu + 3}) {
+				msn++
+				w := p.SendWR(uint64(msn), 32, n)
+				w.Flags |= ci.SendImmediate
+				w.Imm = 0x01020304
+				psn = p.one(op, w, n, psn, msn)
+			}
 		}
-	}
-}
-
-var WIREReq06 = requestCases.Must("WIRE-Req-06", "IBTA 9.3", "IETH",
-	"The key of a SEND with invalidate is only in its last packet.")
+	}, requestCases.Must("WIRE-Req-05", "IBTA 9.3", "ImmDt",
+		"Immediate data are only in the last packet of a message, as the bytes 01 02 03 04 for 0x01020304."))
 
 var _ = requestCases.Needing(validate.Needs{Caps: ci.CapSendInvalidate}).Add("wire.request.invalidate",
-	"SENDs with invalidate, of one packet and of three", requestInv, WIREReq06)
+	"SENDs with invalidate, of one packet and of three", func(t *validate.T) {
+		p := dial(t)
+		psn := p.from
+		for i, n := range kit.Variants(t, "bytes", []int{0, 5, 2*p.mtu + 3}) {
+			w := p.SendWR(uint64(i+1), 32, n)
+			w.Flags |= ci.SendInvalidate
+			w.Inv = 0x00c0ff01
+			psn = p.one(wire.OpSend, w, n, psn, uint32(i+1))
+		}
+	}, requestCases.Must("WIRE-Req-06", "IBTA 9.3", "IETH",
+		"The key of a SEND with invalidate is only in its last packet."))
 
-func requestInv(t *validate.T) {
-	p := dial(t)
-	psn := p.from
-	for i, n := range kit.Variants(t, "bytes", []int{0, 5, 2*p.mtu + 3}) {
-		w := p.SendWR(uint64(i+1), 32, n)
-		w.Flags |= ci.SendInvalidate
-		w.Inv = 0x00c0ff01
-		psn = p.one(wire.OpSend, w, n, psn, uint32(i+1))
-	}
-}
-
-var WIREReq07 = requestCases.Must("WIRE-Req-07", "IBTA 9.2", "BTH SE",
-	"The solicited event bit is set in the last packet of a message that requests it, and in no other.")
-
-var _ = requestCases.Add("wire.request.solicited", "messages with and without a solicited event", requestSE, WIREReq07)
-
-func requestSE(t *validate.T) {
+var _ = requestCases.Add("wire.request.solicited", "messages with and without a solicited event", func(t *validate.T) {
 	p := dial(t)
 	psn := p.from
 	for i, n := range kit.Variants(t, "bytes", []int{5, 5, 2*p.mtu + 3, 2*p.mtu + 3}) {
@@ -247,14 +225,10 @@ func requestSE(t *validate.T) {
 		}
 		psn = p.one(wire.OpSend, w, n, psn, uint32(i+1))
 	}
-}
+}, requestCases.Must("WIRE-Req-07", "IBTA 9.2", "BTH SE",
+	"The solicited event bit is set in the last packet of a message that requests it, and in no other."))
 
-var WIREReq08 = requestCases.Should("WIRE-Req-08", "IBTA 9.7.3", "BTH AckReq",
-	"The last packet of a message requests an acknowledgement.")
-
-var _ = requestCases.Add("wire.request.ack", "AckReq at the end of messages", requestAck, WIREReq08)
-
-func requestAck(t *validate.T) {
+var _ = requestCases.Add("wire.request.ack", "AckReq at the end of messages", func(t *validate.T) {
 	p := dial(t)
 	psn := p.from
 	for i, n := range kit.Variants(t, "bytes", []int{0, 5, p.mtu, 3*p.mtu + 1}) {
@@ -273,18 +247,17 @@ func requestAck(t *validate.T) {
 		p.ack(wire.PSNAdd(psn, -1), uint32(i+1))
 		p.CQ.WaitOK(uint64(i + 1))
 	}
-}
+}, requestCases.Should("WIRE-Req-08", "IBTA 9.7.3", "BTH AckReq",
+	"The last packet of a message requests an acknowledgement."))
 
-var WIREReq09 = requestCases.Must("WIRE-Req-09", "IBTA 9.7.3", "PSN",
-	"The PSN of each request packet follows that of the previous one. A READ uses as many PSNs as its response has "+
-		"packets.")
+var wireReq09 = requestCases.Must("WIRE-Req-09", "IBTA 9.7.3", "PSN",
+	"The PSN of each request packet follows that of the previous one. A READ uses as many PSNs as its response "+
+		"has packets.")
 
-var _ = requestCases.Add("wire.request.psn", "PSNs over messages of all kinds", requestPSN, WIREReq09)
-
-func requestPSN(t *validate.T) {
+var _ = requestCases.Add("wire.request.psn", "PSNs over messages of all kinds", func(t *validate.T) {
 	p := dial(t)
 	p.mixed(p.from)
-}
+}, wireReq09)
 
 // mixed makes the QP send messages of all kinds and checks their PSNs.
 func (p *peer) mixed(psn uint32) {
@@ -304,14 +277,10 @@ func (p *peer) mixed(psn uint32) {
 	p.one(wire.OpSend, p.SendWR(5, 32, 0), 0, psn, 5)
 }
 
-var WIREReq10 = requestCases.Must("WIRE-Req-10", "IBTA 9.7.1", "PSN modulo 2^24",
-	"PSNs continue with 0 after 0xffffff.")
-
-var _ = requestCases.Add("wire.request.wrap", "PSNs across 0xffffff", requestWrap, WIREReq10, WIREReq09)
-
-func requestWrap(t *validate.T) {
+var _ = requestCases.Add("wire.request.wrap", "PSNs across 0xffffff", func(t *validate.T) {
 	s := open(t)
 	for _, from := range kit.Variants(t, "PSN", []uint32{0xfffffe, 0xfffffc, 0xfffffa}) {
 		s.raw().at(7, from).connect().mixed(from)
 	}
-}
+}, requestCases.Must("WIRE-Req-10", "IBTA 9.7.1", "PSN modulo 2^24", "PSNs continue with 0 after 0xffffff."),
+	wireReq09)

@@ -14,13 +14,7 @@ import (
 // left, or repeated after their time. (IBTA 9.6, 9.7.5.1, 10.9.)
 var strangers = area()
 
-var WIREDrop15 = strangers.Must("WIRE-Drop-15", "IBTA 9.6", "source of a connected QP's packets; services",
-	"SENDs, READs and atomics to an RC QP, and SENDs and WRITEs to a UC QP, are dropped without an answer if they "+
-		"come from an address other than the peer's.")
-
-var _ = strangers.Add("wire.drop.forged", "requests of each kind from another source address", dropForged, WIREDrop15)
-
-func dropForged(t *validate.T) {
+var _ = strangers.Add("wire.drop.forged", "requests of each kind from another source address", func(t *validate.T) {
 	s := open(t)
 	if !s.hasOther() {
 		t.Skip("the certifier's end of the link has only one address")
@@ -58,15 +52,11 @@ func dropForged(t *validate.T) {
 	p.RecvCQ.WaitOK(1)
 	p.RecvCQ.Empty()
 	p.Buf.WantOnly(t, "memory of a UC QP after requests from another address and one SEND of its peer", 0, data)
-}
+}, strangers.Must("WIRE-Drop-15", "IBTA 9.6", "source of a connected QP's packets; services",
+	"SENDs, READs and atomics to an RC QP, and SENDs and WRITEs to a UC QP, are dropped without an answer if "+
+		"they come from an address other than the peer's."))
 
-var WIREDrop16 = strangers.Must("WIRE-Drop-16", "IBTA 9.6", "destination of a connected QP's packets",
-	"A packet to a connected QP that is addressed to another GID of the port than that of the QP's path is dropped "+
-		"without an answer.")
-
-var _ = strangers.Add("wire.drop.destination", "packets to another GID of the port", dropDestination, WIREDrop16)
-
-func dropDestination(t *validate.T) {
+var _ = strangers.Add("wire.drop.destination", "packets to another GID of the port", func(t *validate.T) {
 	s := open(t)
 	if s.info.Link == ci.LinkInfiniBand {
 		s.routed()
@@ -95,7 +85,9 @@ func dropDestination(t *validate.T) {
 	p.noMore("an ACK to another GID of the port")
 	p.ack(p.from, 1)
 	p.CQ.WaitOK(1)
-}
+}, strangers.Must("WIRE-Drop-16", "IBTA 9.6", "destination of a connected QP's packets",
+	"A packet to a connected QP that is addressed to another GID of the port than that of the QP's path is "+
+		"dropped without an answer."))
 
 // otherGID returns a GID of the port that is not that of the path to the certifier, and that packets from there can be
 // addressed to.
@@ -111,17 +103,12 @@ func (s *station) otherGID() (ci.GID, bool) {
 	return ci.GID{}, false
 }
 
-var WIREDrop17 = strangers.Must("WIRE-Drop-17", "IBTA 10.9.2", "P_Key table; invalid P_Keys",
-	"A QP whose entry of the P_Key table is invalid, 0x0000 or 0x8000, receives no packet, not even one with the same "+
-		"P_Key.")
-
-var _ = strangers.Case(validate.Case{
-	ID:     "wire.drop.pkey-removed",
-	Title:  "invalid P_Keys to a QP whose entry was removed from the table",
-	Spoils: true,
-	Needs:  validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}},
-	Run:    dropPKeyRemoved,
-}, WIREDrop17)
+var _ = strangers.Needing(validate.Needs{Caps: ci.CapLocalMAD, Links: []ci.Link{ci.LinkInfiniBand}}).With(
+	validate.Case{Spoils: true}).Add("wire.drop.pkey-removed",
+	"invalid P_Keys to a QP whose entry was removed from the table", dropPKeyRemoved,
+	strangers.Must("WIRE-Drop-17", "IBTA 10.9.2", "P_Key table; invalid P_Keys",
+		"A QP whose entry of the P_Key table is invalid, 0x0000 or 0x8000, receives no packet, not even one with the "+
+			"same P_Key."))
 
 func dropPKeyRemoved(t *validate.T) {
 	p := dial(t)
@@ -158,7 +145,7 @@ func (s *station) setPKey(k uint16) {
 	do(&set)
 }
 
-var WIREDup08 = strangers.Must("WIRE-Dup-08", "IBTA 9.7.5.1", "duplicate atomic, forgotten",
+var wireDup08 = strangers.Must("WIRE-Dup-08", "IBTA 9.7.5.1", "duplicate atomic, forgotten",
 	"A duplicate atomic that is older than the responder's resources, or whose PSN is that of another kind of "+
 		"request, is not executed and not answered with the result of another atomic.")
 
@@ -166,7 +153,7 @@ var _ = strangers.Case(atomics(validate.Case{
 	ID:    "wire.dup.atomic-forgotten",
 	Title: "a duplicate of an atomic that is older than the responder resources",
 	Run:   dupAtomicForgotten,
-}), WIREDup08)
+}), wireDup08)
 
 func dupAtomicForgotten(t *validate.T) {
 	const resources, original = 2, 100
@@ -208,7 +195,7 @@ var _ = strangers.Case(atomics(validate.Case{
 	ID:    "wire.dup.kinds",
 	Title: "READs and atomics with the PSN of an earlier request of another kind",
 	Run:   dupKinds,
-}), WIREDup08, WIREDup09)
+}), wireDup08, wireDup09)
 
 func dupKinds(t *validate.T) {
 	p := dial(t)

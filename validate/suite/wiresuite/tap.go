@@ -312,7 +312,7 @@ func (w *wireTap) out(b []byte) []byte {
 
 // fault returns a mutant with the tap.
 func fault(name, breaks, does string, f tap) mutant.Mutant {
-	return mutant.Mutant{Name: "wire." + name, Area: "wire", Breaks: breaks, Does: does, Link: "udp", Target: f.over()}
+	return mutant.Of("wire."+name, breaks, does, nil).On("udp").Changing(f.over())
 }
 
 // on sets a link other than udp, on which the fault is visible.

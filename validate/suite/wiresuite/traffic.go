@@ -16,99 +16,97 @@ import (
 // 9.2, 9.3, 9.7; RoCEv2 A17.)
 var trafficCases = area()
 
-var WIREForm01 = trafficCases.Must(ruleICRC, "IBTA 7.8", "ICRC; annex A17",
+var wireForm01 = trafficCases.Must(ruleICRC, "IBTA 7.8", "ICRC; annex A17",
 	"The ICRC of each packet is the CRC of its invariant fields.")
 
-var WIREForm02 = trafficCases.Must(ruleTVer, "IBTA 9.2", "TVer",
-	"The transport version of each packet is 0.")
+var wireForm02 = trafficCases.Must(ruleTVer, "IBTA 9.2", "TVer", "The transport version of each packet is 0.")
 
-var WIREForm03 = trafficCases.Must(ruleReserved, "IBTA 9.2", "reserved fields",
+var wireForm03 = trafficCases.Must(ruleReserved, "IBTA 9.2", "reserved fields",
 	"The reserved bits of the BTH and DETH are zero in each packet.")
 
-var WIREForm04 = trafficCases.Must(rulePadCount, "IBTA 9.2", "PadCnt",
+var wireForm04 = trafficCases.Must(rulePadCount, "IBTA 9.2", "PadCnt",
 	"Only the last packet of a message has pad bytes, as many as make its payload a multiple of four bytes.")
 
-var WIREForm05 = trafficCases.Must(rulePadZero, "IBTA 9.2", "pad",
-	"Pad bytes are zero.")
+var wireForm05 = trafficCases.Must(rulePadZero, "IBTA 9.2", "pad", "Pad bytes are zero.")
 
-var WIREForm06 = trafficCases.Must(rulePKey, "IBTA 9.2", "P_Key",
+var wireForm06 = trafficCases.Must(rulePKey, "IBTA 9.2", "P_Key",
 	"The P_Key of each packet is the one at the QP's index in the P_Key table.")
 
-var WIREForm07 = trafficCases.Must(ruleOpcode, "IBTA 9.2", "OpCode",
+var wireForm07 = trafficCases.Must(ruleOpcode, "IBTA 9.2", "OpCode",
 	"Each packet has an opcode that the service of its QP defines and the extension headers of that opcode. It "+
 		"has a payload only if the opcode permits one, and its destination is a QP of the peer.")
 
-var WIREForm08 = trafficCases.Must(ruleUDP, "RoCEv2 A17.3", "UDP header",
+var wireForm08 = trafficCases.Must(ruleUDP, "RoCEv2 A17.3", "UDP header",
 	"Each packet goes to the UDP port of RoCEv2, and its UDP length is correct.")
 
-var WIREForm09 = trafficCases.Should(ruleSport, "RoCEv2 A17.3", "UDP source port",
+var wireForm09 = trafficCases.Should(ruleSport, "RoCEv2 A17.3", "UDP source port",
 	"All packets of a QP to one peer have the same UDP source port, so that the network keeps them in order.")
 
-var WIREForm10 = trafficCases.Must(ruleIP, "RoCEv2 A17.3", "IP header",
+var wireForm10 = trafficCases.Must(ruleIP, "RoCEv2 A17.3", "IP header",
 	"The IP header has no options, DF set without fragments, the correct length, a TTL or hop limit above 0, "+
 		"protocol UDP and a correct checksum.")
 
-var WIREForm11 = trafficCases.Must(ruleChecksum, "RoCEv2 A17.3", "UDP checksum",
+var wireForm11 = trafficCases.Must(ruleChecksum, "RoCEv2 A17.3", "UDP checksum",
 	"The UDP checksum is zero or correct.")
 
-var WIREForm12 = trafficCases.Must(ruleSyndrome, "IBTA 9.3", "AETH syndrome",
+var wireForm12 = trafficCases.Must(ruleSyndrome, "IBTA 9.3", "AETH syndrome",
 	"AETH syndromes are defined values. Those of READ responses and atomic acknowledges are ACK syndromes.")
 
-var WIREForm13 = trafficCases.Must(ruleLRH, "IBTA 7.7", "LRH",
+var wireForm13 = trafficCases.Must(ruleLRH, "IBTA 7.7", "LRH",
 	"On an InfiniBand link the LRH has version 0, reserved bits of zero, the packet's length, a data VL of the "+
 		"port and the destination LID. It announces a GRH exactly if the address vector has one.")
 
-var WIREForm14 = trafficCases.Must(ruleVCRC, "IBTA 7.8", "VCRC",
+var wireForm14 = trafficCases.Must(ruleVCRC, "IBTA 7.8", "VCRC",
 	"On an InfiniBand link the VCRC of each packet is correct.")
 
-var WIREForm16 = trafficCases.Must(ruleLRHPath, "IBTA 7.7", "LRH SLID, SL",
+var wireForm16 = trafficCases.Must(ruleLRHPath, "IBTA 7.7", "LRH SLID, SL",
 	"The source LID is that of the port with the path bits of the address vector. The service level is that of "+
 		"the address vector.")
 
-var WIREForm17 = trafficCases.Must(ruleGRH, "IBTA 8.3", "GRH",
+var wireForm17 = trafficCases.Must(ruleGRH, "IBTA 8.3", "GRH",
 	"A GRH has version 6, the next header of a BTH, the correct length, and the GID of the port as its source. "+
 		"Its destination, traffic class, flow label and hop limit are those of the address vector.")
 
-var WIREForm18 = trafficCases.Must(ruleClass, "RoCEv2 A17.3", "traffic class, hop limit",
+var wireForm18 = trafficCases.Must(ruleClass, "RoCEv2 A17.3", "traffic class, hop limit",
 	"The IP header has the hop limit of the address vector and its traffic class, except for the two bits of "+
 		"congestion notification.")
 
-var WIREForm19 = trafficCases.Should(ruleLabel, "RoCEv2 A17.3", "IPv6 flow label",
+var wireForm19 = trafficCases.Should(ruleLabel, "RoCEv2 A17.3", "IPv6 flow label",
 	"All packets of a QP to one peer have the same IPv6 flow label, so that the network keeps them in order.")
 
-var WIREForm20 = trafficCases.Must(ruleLabelAV, "RoCEv2 A17.3", "IPv6 flow label; ci, GRH.FlowLabel",
+var wireForm20 = trafficCases.Must(ruleLabelAV, "RoCEv2 A17.3", "IPv6 flow label; ci, GRH.FlowLabel",
 	"The IPv6 header has the flow label of the address vector, unless that is 0.")
 
-var WIRESeq01 = trafficCases.Must(ruleOrder, "IBTA 9.7.3", "OpCode sequence",
+var wireSeq01 = trafficCases.Must(ruleOrder, "IBTA 9.7.3", "OpCode sequence",
 	"The packets of a message are consecutive, FIRST, MIDDLE, LAST, with no other request of the QP between them.")
 
-var WIRESeq02 = trafficCases.Must(rulePSN, "IBTA 9.7.3", "PSN",
+var wireSeq02 = trafficCases.Must(rulePSN, "IBTA 9.7.3", "PSN",
 	"A request packet has the PSN after that of the newest one, or it is a retransmission.")
 
-var WIRESeq03 = trafficCases.Must(ruleAgain, "IBTA 9.7.3", "retransmission",
+var wireSeq03 = trafficCases.Must(ruleAgain, "IBTA 9.7.3", "retransmission",
 	"A retransmitted request packet has the opcode, headers and payload of the first transmission. A READ may be "+
 		"repeated in part, with a PSN and an address that match.")
 
-var WIRESeq04 = trafficCases.Must(ruleFull, "IBTA 9.7.3", "payload length",
+var wireSeq04 = trafficCases.Must(ruleFull, "IBTA 9.7.3", "payload length",
 	"Each packet of a message except the last is as long as the path MTU, and a LAST is not empty.")
 
-var WIRESeq05 = trafficCases.Must(ruleTotal, "IBTA 9.7.3", "RETH DMA length",
+var wireSeq05 = trafficCases.Must(ruleTotal, "IBTA 9.7.3", "RETH DMA length",
 	"The payloads of a WRITE add up to the length in its RETH.")
 
-var WIRESeq06 = trafficCases.Must(ruleDepth, "IBTA 9.7.3", "initiator depth",
+var wireSeq06 = trafficCases.Must(ruleDepth, "IBTA 9.7.3", "initiator depth",
 	"The number of outstanding READs and atomics is at most the QP's initiator depth.")
 
-var WIRERsp01 = trafficCases.Must(ruleAnswer, "IBTA 9.7.5", "acknowledge",
+var wireRsp01 = trafficCases.Must(ruleAnswer, "IBTA 9.7.5", "acknowledge",
 	"An answer has the PSN of a request that has arrived together with all requests before it.")
 
-var WIRERsp02 = trafficCases.Must(ruleRead, "IBTA 9.7.5", "READ responses",
+var wireRsp02 = trafficCases.Must(ruleRead, "IBTA 9.7.5", "READ responses",
 	"The packets of a READ response are consecutive, FIRST, MIDDLE, LAST, with the PSNs of a READ that arrived. "+
 		"All except the last are as long as the path MTU.")
 
-var WIRERsp03 = trafficCases.Must(ruleMSN, "IBTA 9.7.7", "AETH MSN",
+var wireRsp03 = trafficCases.Must(ruleMSN, "IBTA 9.7.7", "AETH MSN",
 	"The MSN of an answer counts the executed messages and does not decrease.")
 
-var WIREForm15 = trafficCases.Must(ruleAnyForm, "IBTA 9.6", "packet validation",
+var _ = trafficCases.Must(ruleAnyForm, "IBTA 9.6", "packet validation",
 	"All packets that the adapter sends have the form that the WIRE-Form rules require, whether the certifier's "+
 		"packets are valid or not.")
 
@@ -119,34 +117,34 @@ type trafficRule struct {
 }
 
 var trafficRules = []trafficRule{
-	{"form.icrc", "the ICRC, computed again", WIREForm01},
-	{"form.tver", "TVer", WIREForm02},
-	{"form.reserved", "reserved bits", WIREForm03},
-	{"form.pad-count", "pad counts", WIREForm04},
-	{"form.pad-zero", "pad bytes", WIREForm05},
-	{"form.pkey", "P_Keys", WIREForm06},
-	{"form.opcode", "opcodes and their headers", WIREForm07},
-	{"form.udp", "UDP port and length", WIREForm08},
-	{"form.source-port", "UDP source ports", WIREForm09},
-	{"form.ip", "IP headers", WIREForm10},
-	{"form.checksum", "UDP checksums", WIREForm11},
-	{"form.syndrome", "AETH syndromes", WIREForm12},
-	{"form.lrh", "LRHs", WIREForm13},
-	{"form.vcrc", "VCRCs", WIREForm14},
-	{"form.path", "source LIDs and service levels", WIREForm16},
-	{"form.grh", "GRHs", WIREForm17},
-	{"form.class", "traffic classes and hop limits", WIREForm18},
-	{"form.flow-label", "IPv6 flow labels", WIREForm19},
-	{"form.flow-label-path", "IPv6 flow labels of address vectors", WIREForm20},
-	{"traffic.opcodes", "opcodes in order", WIRESeq01},
-	{"traffic.psn", "PSNs of requests", WIRESeq02},
-	{"traffic.again", "retransmitted requests", WIRESeq03},
-	{"traffic.full", "payload lengths", WIRESeq04},
-	{"traffic.total", "lengths of WRITEs and their RETHs", WIRESeq05},
-	{"traffic.depth", "outstanding READs and atomics", WIRESeq06},
-	{"traffic.answers", "PSNs of answers", WIRERsp01},
-	{"traffic.reads", "READ responses in order", WIRERsp02},
-	{"traffic.msn", "MSNs of answers", WIRERsp03},
+	{"form.icrc", "the ICRC, computed again", wireForm01},
+	{"form.tver", "TVer", wireForm02},
+	{"form.reserved", "reserved bits", wireForm03},
+	{"form.pad-count", "pad counts", wireForm04},
+	{"form.pad-zero", "pad bytes", wireForm05},
+	{"form.pkey", "P_Keys", wireForm06},
+	{"form.opcode", "opcodes and their headers", wireForm07},
+	{"form.udp", "UDP port and length", wireForm08},
+	{"form.source-port", "UDP source ports", wireForm09},
+	{"form.ip", "IP headers", wireForm10},
+	{"form.checksum", "UDP checksums", wireForm11},
+	{"form.syndrome", "AETH syndromes", wireForm12},
+	{"form.lrh", "LRHs", wireForm13},
+	{"form.vcrc", "VCRCs", wireForm14},
+	{"form.path", "source LIDs and service levels", wireForm16},
+	{"form.grh", "GRHs", wireForm17},
+	{"form.class", "traffic classes and hop limits", wireForm18},
+	{"form.flow-label", "IPv6 flow labels", wireForm19},
+	{"form.flow-label-path", "IPv6 flow labels of address vectors", wireForm20},
+	{"traffic.opcodes", "opcodes in order", wireSeq01},
+	{"traffic.psn", "PSNs of requests", wireSeq02},
+	{"traffic.again", "retransmitted requests", wireSeq03},
+	{"traffic.full", "payload lengths", wireSeq04},
+	{"traffic.total", "lengths of WRITEs and their RETHs", wireSeq05},
+	{"traffic.depth", "outstanding READs and atomics", wireSeq06},
+	{"traffic.answers", "PSNs of answers", wireRsp01},
+	{"traffic.reads", "READ responses in order", wireRsp02},
+	{"traffic.msn", "MSNs of answers", wireRsp03},
 }
 
 var _ = validate.Matrix(trafficCases, trafficRules, func(r trafficRule) (validate.Case, []*req.Requirement) {

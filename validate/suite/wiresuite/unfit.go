@@ -13,12 +13,12 @@ import (
 // 9.7.4, 9.7.5.1.2, 9.8.2.2, 9.8.3.)
 var unfit = area()
 
-var WIREUc06 = unfit.Must("WIRE-Uc-06", "IBTA 9.8.2.2", "UC, validation of requests",
-	"A UC packet that does not fit the message in progress, has a wrong length or is not permitted is dropped with "+
-		"the rest of its message and without an answer. It completes no receive, and the next message is accepted.")
-
 var _ = unfit.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.unfit",
-	"UC packets in a wrong place, of a wrong length or without permission", ucUnfit, WIREUc06)
+	"UC packets in a wrong place, of a wrong length or without permission", ucUnfit,
+	unfit.Must("WIRE-Uc-06", "IBTA 9.8.2.2", "UC, validation of requests",
+		"A UC packet that does not fit the message in progress, has a wrong length or is not permitted is dropped "+
+			"with the rest of its message and without an answer. It completes no receive, and the next message is "+
+			"accepted."))
 
 // ucPacket is a packet to a UC QP: its payload in packets of the path MTU and bytes, and the length in its RETH.
 type ucPacket struct {
@@ -100,86 +100,71 @@ func ucUnfit(t *validate.T) {
 	}
 }
 
-var WIREUc07 = unfit.Must("WIRE-Uc-07", "IBTA 9.8.2.2", "UC, no receive",
-	"A UC SEND or WRITE with immediate data without a posted receive is dropped without an answer, and the QP stays "+
-		"as it is.")
-
-var _ = unfit.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.no-receive", "UC messages without a receive",
-	ucNoReceive, WIREUc07)
-
-func ucNoReceive(t *validate.T) {
-	s := open(t)
-	p := s.dial(kit.Type(ci.UC))
-	p.request(wire.UCSendOnly, p.bytes(8))
-	p.message(wire.OpSend, p.bytes(2*p.mtu+8), false)
-	p.request(wire.UCWriteOnlyImm, p.bytes(8), p.reth(1024, 8), withImm(9))
-	s.over(p, "messages without a receive") // a packet to another QP shows that these have been handled
-	p.blank()
-	p.Recv(p.RecvWRs(2, 64)...)
-	data := p.bytes(8)
-	p.request(wire.UCWriteOnlyImm, data, p.reth(1024, 8), withImm(0x0badcafe))
-	kit.WantRecv(t, "WRITE with immediate data after messages without a receive", p.RecvCQ.WaitOK(1)[0],
-		ci.WC{ID: 1, Op: ci.WCRecvWrite, Length: 8, QPN: p.Num(), Flags: ci.WCImmediate, Imm: 0x0badcafe,
-			Context: p.Events})
-	p.Buf.WantOnly(t, "memory", 1024, data)
-	p.request(wire.UCSendOnlyImm, data, withImm(7))
-	kit.WantRecv(t, "SEND after messages without a receive", p.RecvCQ.WaitOK(2)[0],
-		ci.WC{ID: 2, Op: ci.WCRecv, Length: 8, QPN: p.Num(), Flags: ci.WCImmediate, Imm: 7, Context: p.Events})
-	p.RecvCQ.Empty()
-	kit.Equal(t, "state of the QP", p.State(), ci.QPRTS)
-}
-
-var WIREUc08 = unfit.Must("WIRE-Uc-08", "IBTA 10.10.2", "UC, receive that is in error",
-	"A UC SEND into a receive with an invalid key completes the receive with a local protection error. The QP goes "+
-		"to Error and sends no answer.")
+var _ = unfit.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.no-receive",
+	"UC messages without a receive", func(t *validate.T) {
+		s := open(t)
+		p := s.dial(kit.Type(ci.UC))
+		p.request(wire.UCSendOnly, p.bytes(8))
+		p.message(wire.OpSend, p.bytes(2*p.mtu+8), false)
+		p.request(wire.UCWriteOnlyImm, p.bytes(8), p.reth(1024, 8), withImm(9))
+		s.over(p, "messages without a receive") // a packet to another QP shows that these have been handled
+		p.blank()
+		p.Recv(p.RecvWRs(2, 64)...)
+		data := p.bytes(8)
+		p.request(wire.UCWriteOnlyImm, data, p.reth(1024, 8), withImm(0x0badcafe))
+		kit.WantRecv(t, "WRITE with immediate data after messages without a receive", p.RecvCQ.WaitOK(1)[0],
+			ci.WC{ID: 1, Op: ci.WCRecvWrite, Length: 8, QPN: p.Num(), Flags: ci.WCImmediate, Imm: 0x0badcafe,
+				Context: p.Events})
+		p.Buf.WantOnly(t, "memory", 1024, data)
+		p.request(wire.UCSendOnlyImm, data, withImm(7))
+		kit.WantRecv(t, "SEND after messages without a receive", p.RecvCQ.WaitOK(2)[0],
+			ci.WC{ID: 2, Op: ci.WCRecv, Length: 8, QPN: p.Num(), Flags: ci.WCImmediate, Imm: 7, Context: p.Events})
+		p.RecvCQ.Empty()
+		kit.Equal(t, "state of the QP", p.State(), ci.QPRTS)
+	}, unfit.Must("WIRE-Uc-07", "IBTA 9.8.2.2", "UC, no receive",
+		"A UC SEND or WRITE with immediate data without a posted receive is dropped without an answer, and the QP "+
+			"stays as it is."))
 
 var _ = unfit.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.bad-receive",
-	"a UC SEND into a receive with an invalid key", ucBadReceive, WIREUc08)
-
-func ucBadReceive(t *validate.T) {
-	s := open(t)
-	p := s.dial(kit.Type(ci.UC))
-	r := p.RecvWR(1, 0, 64)
-	r.SGL[0].LKey ^= 0x5a00
-	p.Recv(r, p.RecvWR(2, 64, 64))
-	p.request(wire.UCSendOnly, p.bytes(8))
-	p.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
-	p.RecvCQ.WaitFlushed(2)
-	p.fatal()
-	s.over(p, "a SEND into a receive with an invalid key")
-}
+	"a UC SEND into a receive with an invalid key", func(t *validate.T) {
+		s := open(t)
+		p := s.dial(kit.Type(ci.UC))
+		r := p.RecvWR(1, 0, 64)
+		r.SGL[0].LKey ^= 0x5a00
+		p.Recv(r, p.RecvWR(2, 64, 64))
+		p.request(wire.UCSendOnly, p.bytes(8))
+		p.RecvCQ.WaitStatus(1, ci.WCLocalProtErr)
+		p.RecvCQ.WaitFlushed(2)
+		p.fatal()
+		s.over(p, "a SEND into a receive with an invalid key")
+	}, unfit.Must("WIRE-Uc-08", "IBTA 10.10.2", "UC, receive that is in error",
+		"A UC SEND into a receive with an invalid key completes the receive with a local protection error. The QP "+
+			"goes to Error and sends no answer."))
 
 var _ = unfit.Needing(validate.Needs{Caps: ci.CapUC}).Add("wire.uc.psn",
-	"UC messages across PSN 0xffffff, repeated, and from earlier PSNs", ucPSN, WIREUc03)
+	"UC messages across PSN 0xffffff, repeated, and from earlier PSNs", func(t *validate.T) {
+		p := open(t).raw(kit.Type(ci.UC)).at(0xfffffe, 5).connect()
+		id := uint64(0)
+		good := func(what string, n int) {
+			id++
+			p.Recv(p.RecvWR(id, 0, 4*p.mtu))
+			data := p.bytes(n)
+			p.message(wire.OpSend, data, false)
+			kit.Equal(t, "Length of "+what, p.RecvCQ.WaitOK(id)[0].Length, uint32(n))
+			kit.SameBytes(t, "data of "+what, p.Buf.Bytes[:n], data)
+		}
+		good("a message with PSNs 0xfffffe to 0", 2*p.mtu+8)
+		good("the next message", 8)
+		// A message that begins anew, inside another one and with any PSN, is accepted.
+		for _, d := range kit.Variants(t, "shift", []int{-1, 3, -100, 1 << 22}) {
+			p.request(wire.UCSendFirst, p.bytes(p.mtu))
+			p.psn = wire.PSNAdd(p.psn, d)
+			good(fmt.Sprintf("a message whose PSN is off by %d, after one without its end", d), p.mtu+8)
+		}
+		p.mute("messages of any PSN")
+	}, wireUc03)
 
-func ucPSN(t *validate.T) {
-	p := open(t).raw(kit.Type(ci.UC)).at(0xfffffe, 5).connect()
-	id := uint64(0)
-	good := func(what string, n int) {
-		id++
-		p.Recv(p.RecvWR(id, 0, 4*p.mtu))
-		data := p.bytes(n)
-		p.message(wire.OpSend, data, false)
-		kit.Equal(t, "Length of "+what, p.RecvCQ.WaitOK(id)[0].Length, uint32(n))
-		kit.SameBytes(t, "data of "+what, p.Buf.Bytes[:n], data)
-	}
-	good("a message with PSNs 0xfffffe to 0", 2*p.mtu+8)
-	good("the next message", 8)
-	// A message that begins anew, inside another one and with any PSN, is accepted.
-	for _, d := range kit.Variants(t, "shift", []int{-1, 3, -100, 1 << 22}) {
-		p.request(wire.UCSendFirst, p.bytes(p.mtu))
-		p.psn = wire.PSNAdd(p.psn, d)
-		good(fmt.Sprintf("a message whose PSN is off by %d, after one without its end", d), p.mtu+8)
-	}
-	p.mute("messages of any PSN")
-}
-
-var WIRENak16 = unfit.Must("WIRE-Nak-16", "IBTA 9.7.4", "length validation",
-	"A WRITE or READ of more than 2^31 bytes is answered with a NAK 0x61 that has its PSN.")
-
-var _ = unfit.Add("wire.nak.huge", "a WRITE and a READ of more than 2^31 bytes", nakHuge, WIRENak16)
-
-func nakHuge(t *validate.T) {
+var _ = unfit.Add("wire.nak.huge", "a WRITE and a READ of more than 2^31 bytes", func(t *validate.T) {
 	s := open(t)
 	for _, x := range kit.Variants(t, "", []struct {
 		op  wire.Opcode
@@ -205,15 +190,14 @@ func nakHuge(t *validate.T) {
 		p.Buf.WantOnly(t, "memory after a "+what, 0, nil)
 		p.fatal()
 	}
-}
+}, unfit.Must("WIRE-Nak-16", "IBTA 9.7.4", "length validation",
+	"A WRITE or READ of more than 2^31 bytes is answered with a NAK 0x61 that has its PSN."))
 
-var WIREDup09 = unfit.Must("WIRE-Dup-09", "IBTA 9.7.5.1.2", "duplicate READ, other memory",
+var wireDup09 = unfit.Must("WIRE-Dup-09", "IBTA 9.7.5.1.2", "duplicate READ, other memory",
 	"A READ with the PSN of an earlier one that asks for memory or bytes which that one did not ask for is not "+
 		"answered with data.")
 
-var _ = unfit.Add("wire.dup.read-other", "duplicate READs of other memory", dupReadOther, WIREDup09)
-
-func dupReadOther(t *validate.T) {
+var _ = unfit.Add("wire.dup.read-other", "duplicate READs of other memory", func(t *validate.T) {
 	p := dial(t)
 	n := 3 * p.mtu
 	p.barrier("nothing", 1)
@@ -249,4 +233,4 @@ func dupReadOther(t *validate.T) {
 			p.Buf.Bytes[p.mtu+k*p.mtu:][:n-k*p.mtu], -1)
 	}
 	p.barrier("duplicate READs", -1)
-}
+}, wireDup09)

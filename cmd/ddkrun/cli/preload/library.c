@@ -10,9 +10,11 @@
 #include <alloca.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,15 +22,18 @@
 #define EXPORT __attribute__((visibility("default")))
 #define RAW(number) syscall(number)
 #define IS_OURS(fd) 1 /* the program finds no other devices */
+#define IS_STOCK (getenv("DDKRUN_STOCK") != NULL)
 #else
 #define IS_OURS(fd) (lookup(fd) != NULL)
+#define IS_STOCK (setting(STOCK) != NULL)
 #endif
 
-enum { OFF_CREATE_CQ_EX = -120, OFF_CREATE_QP_EX = -56, OFF_SIZE = -8 };
+enum { OFF_CREATE_CQ_EX = -120, OFF_QUERY_DEVICE_EX = -104, OFF_CREATE_QP_EX = -56, OFF_SIZE = -8 };
 enum { OFF_POLL_CQ = 96, OFF_CMD_FD = 264, OFF_ABI = 320 };
 enum { OFF_START_POLL = 144, OFF_NEXT_POLL = 152, OFF_END_POLL = 160 }; /* of struct ibv_cq_ex */
 enum { OFF_INLINE = 288, OFF_INLINE_LIST = 296 };			 /* of struct ibv_qp_ex */
-enum { OFF_COMP_MASK = 60, SEND_OPS = 64 };				 /* of struct ibv_qp_init_attr_ex */
+enum { OFF_COMP_MASK = 60, SEND_OPS = 64, OFF_SEND_OPS = 128 };		 /* of struct ibv_qp_init_attr_ex */
+enum { OFF_CAPABILITIES = 280, ATTR_SIZE = 400 };			 /* of struct ibv_device_attr_ex */
 
 #define AT(type, p, off) (*(type *)((char *)(p) + (off)))
 
@@ -148,8 +153,38 @@ static void set_inline_list(void *qp, size_t n, const struct inline_piece *list)
 	AT(inline_function *, qp, OFF_INLINE)(qp, data, total);
 }
 
+/*
+ * Operations that a device may lack, by their bits in send_ops_flags, and the capabilities, one of which it has
+ * otherwise. The library creates such a QP on each device, and all of its requests fail.
+ */
+static const struct {
+	uint64_t operation, capabilities;
+} optional[] = {{1 << 11 /* FLUSH */, 3ULL << 38}, {1 << 12 /* ATOMIC WRITE */, 1ULL << 40}};
+
+typedef int query_function(void *context, const void *input, void *attr, size_t size);
+
+/* lacks reports whether a device lacks one of some operations. */
+static int lacks(void *context, uint64_t operations)
+{
+	uint64_t attr[ATTR_SIZE / sizeof(uint64_t)];
+	for (size_t i = 0; i < sizeof optional / sizeof *optional; i++) {
+		if (!(operations & optional[i].operation))
+			continue;
+		memset(attr, 0, sizeof attr);
+		query_function *query = AT(query_function *, context, OFF_QUERY_DEVICE_EX);
+		if (query && !query(context, NULL, attr, sizeof attr) &&
+		    !(AT(uint64_t, attr, OFF_CAPABILITIES) & optional[i].capabilities))
+			return 1;
+	}
+	return 0;
+}
+
 static void *create_qp(void *context, void *attr)
 {
+	if (AT(uint32_t, attr, OFF_COMP_MASK) & SEND_OPS && lacks(context, AT(uint64_t, attr, OFF_SEND_OPS))) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
 	char *qp = atomic_load(&real_create_qp)(context, attr);
 	if (qp && AT(uint32_t, attr, OFF_COMP_MASK) & SEND_OPS)
 		AT(inline_list_function *, qp, OFF_INLINE_LIST) = set_inline_list;
@@ -183,7 +218,8 @@ static void *hook(void *context)
 		atomic_store(&real_poll, *f);
 		*f = poll_and_yield;
 	}
-	mend(context);
+	if (!IS_STOCK)
+		mend(context);
 	return context;
 }
 
@@ -260,3 +296,18 @@ EXPORT void *ibv_open_device(void *device)
 	}
 	return hook(f(device));
 }
+
+#ifdef ALONE
+/* The supervisor opens a directory of the tree for the program, but cannot change its working directory. */
+EXPORT int chdir(const char *path);
+EXPORT int chdir(const char *path)
+{
+	long fd = syscall(SYS_openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return errno == EMFILE || errno == ENFILE ? syscall(SYS_chdir, path) : -1;
+	int r = syscall(SYS_fchdir, fd), saved = errno;
+	syscall(SYS_close, fd);
+	errno = saved;
+	return r;
+}
+#endif

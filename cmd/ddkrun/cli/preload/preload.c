@@ -5,6 +5,7 @@
  *   DDKRUN_SOCKET  path of the daemon's socket
  *   DDKRUN_ROOT    directory with the files of the tree: $DDKRUN_ROOT/sys/class/infiniband/...
  *   DDKRUN_SHARE_MEMORY  when memory that is registered is shared with the daemon: auto, always or never (share.c)
+ *   DDKRUN_STOCK  faults of libibverbs's user library are not worked around (library.c)
  *
  * Rules of this file: no call before main is needed; nothing is kept that a fork, an exec or another thread could make
  * wrong; the descriptor that the program has of a device file is the connection itself, so that the kernel decides when
@@ -64,7 +65,7 @@ enum { OP_OPEN = 1, OP_WRITE, OP_IOCTL, OP_BELL, OP_READ = 6, OP_CONTENT };
 enum { FLAG_NEED_FILE = 1, FLAG_BELL = 2, FLAG_NO_BELL = 4, FLAG_MEMORY = 8, FLAG_WAIT = 16, FLAG_QUIET = 32,
        FLAG_QUIET_FILE = 64, FLAG_NEED_MEMORY = 128, FLAG_COPIES = 256 };
 enum { MAX_RANGES = 24, MAX_REPEATS = 8 };
-enum { VERSION = 6, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 128 << 10 };
+enum { VERSION = 7, MAX_FILES = 8, MAX_REQUEST = (64 << 10) - 24, MAX_REPLY = 128 << 10 };
 
 struct request {
 	uint32_t op, files;
@@ -217,9 +218,9 @@ __attribute__((constructor)) static void find_all(void)
  * The settings of ddkrun, as entries of an environment, and the path of this library. They are those with which the
  * program has started, since a program may change or clear its environment.
  */
-enum { SOCKET_PATH, ROOT, SHARE_MEMORY, SETTING_COUNT, MAX_SETTING = PATH_MAX + 32 };
+enum { SOCKET_PATH, ROOT, SHARE_MEMORY, STOCK, SETTING_COUNT, MAX_SETTING = PATH_MAX + 32 };
 
-static const char *const setting_names[] = {"DDKRUN_SOCKET", "DDKRUN_ROOT", "DDKRUN_SHARE_MEMORY"};
+static const char *const setting_names[] = {"DDKRUN_SOCKET", "DDKRUN_ROOT", "DDKRUN_SHARE_MEMORY", "DDKRUN_STOCK"};
 static char *settings[SETTING_COUNT];
 static const char *library = "";
 
@@ -614,10 +615,10 @@ static void receive_wake(int fd)
 }
 
 /*
- * call_once executes a call. It sets *wait if the call would block and the descriptor is a blocking one. shared is the
+ * call_daemon executes a call. It sets *wait if the call would block and the descriptor is a blocking one. shared is the
  * descriptor of memory that the call is about, or -1.
  */
-static ssize_t call_once(int fd, struct device *d, struct request *q, const void *data, size_t size, int shared,
+static ssize_t call_daemon(int fd, struct device *d, struct request *q, const void *data, size_t size, int shared,
 			 int *wait)
 {
 	*wait = 0;
@@ -699,7 +700,7 @@ static ssize_t call_device(int fd, struct device *d, struct request *q, const vo
 	for (;;) {
 		char b;
 		int wait, never = 0;
-		ssize_t result = call_once(fd, d, q, data, size, shared, &wait);
+		ssize_t result = call_daemon(fd, d, q, data, size, shared, &wait);
 		if (!wait)
 			return result;
 		if (q->is_interrupted)
@@ -1115,31 +1116,6 @@ static int is_in_tree(void)
 	return (w ? w : find_where()) == 2;
 }
 
-/* append appends the components of a path to an absolute one of n bytes, and returns the size, or -1. */
-static ssize_t append(char *to, size_t n, const char *path)
-{
-	int is_dir = 0;
-	for (size_t size; *path; path += size + (path[size] == '/')) {
-		size = strcspn(path, "/");
-		is_dir = size == 0 || (size <= 2 && path[0] == '.' && path[size - 1] == '.');
-		if (!is_dir) {
-			if (n + 1 + size + 1 >= PATH_MAX)
-				return -1;
-			to[n] = '/';
-			memcpy(to + n + 1, path, size);
-			n += 1 + size;
-		} else if (size == 2) {
-			while (n > 0 && to[--n] != '/')
-				;
-		}
-		is_dir |= path[size] == '/';
-	}
-	if (is_dir || n == 0)
-		to[n++] = '/';
-	to[n] = 0;
-	return n;
-}
-
 /* is_word_at reports whether a name is at the beginning of a path, as one or more whole components. */
 static int is_word_at(const char *path, const char *name)
 {
@@ -1158,76 +1134,134 @@ static int is_of_host(const char *path)
 	return 0;
 }
 
+/* The PCI functions of the tree, their driver, and the directory of all functions (package devices). */
+#define DOMAIN "ddd0:"
+#define DRIVER_DIR "/sys/bus/pci/drivers/ddkd"
+#define BUS_DIR "/sys/bus/pci/devices"
+
 /* is_redirected reports whether a normal path is that of a file of the tree, or of one that is hidden. */
 static int is_redirected(const char *path)
 {
+	if (!begins(path, "/sys/"))
+		return is_word_at(path, "/dev/infiniband");
 	return begins(path, "/sys/class/infiniband") || is_word_at(path, "/sys/class/misc/rdma_cm") ||
-	       is_word_at(path, "/dev/infiniband") || is_of_host(path);
+	       is_word_at(path, "/sys/devices/virtual/misc/rdma_cm") || !strcmp(path, BUS_DIR) ||
+	       is_word_at(path, DRIVER_DIR) ||
+	       strstr(path, "/" DOMAIN) || strstr(path, "/pci" DOMAIN) || is_of_host(path);
 }
 
-/* has_word reports whether a path may be one of the tree: the paths of all its files have one of two words. */
-static int has_word(const char *path) { return strstr(path, "infiniband") || strstr(path, "rdma_cm"); }
+/* has_word reports whether a path may be one of the tree: the paths of all its files have one of these words. */
+static int has_word(const char *path)
+{
+	return strstr(path, "infiniband") || strstr(path, "rdma_cm") || strstr(path, DOMAIN) ||
+	       strstr(path, "pci/devices") || strstr(path, "pci/drivers/ddkd");
+}
 
-/* directory stores the path of a directory, as the program knows it, and whether it is in the tree. Its size, or -1. */
-static ssize_t directory(int dir, char *b, int *is_tree)
+/*
+ * directory stores the path of a directory, with that of the tree in front of it, whose size is skip. It returns the size
+ * without a slash at the end, or 0. *is_tree is set if the directory is in the tree.
+ */
+static size_t directory(int dir, char *b, size_t skip, int *is_tree)
 {
 	char link[sizeof "/proc/self/fd/" + 3 * sizeof dir] = "/proc/self/cwd";
 	int saved = errno;
 	if (dir != AT_FDCWD)
 		snprintf(link, sizeof link, "/proc/self/fd/%d", dir);
-	ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, link, b, PATH_MAX - 1);
+	ssize_t n = RAW(SYS_readlinkat, AT_FDCWD, link, b, PATH_MAX - 1 - skip);
 	errno = saved;
 	if (n <= 0 || b[0] != '/')
-		return -1;
+		return 0;
 	b[n] = 0;
-	size_t skip = root_size(b);
-	memmove(b, b + skip, n + 1 - skip);
-	*is_tree = skip > 0;
-	return n - skip == 1 ? 0 : n - skip;
+	*is_tree = root_size(b) > 0;
+	if (!*is_tree) {
+		memmove(b + skip, b, n + 1);
+		memcpy(b, setting(ROOT), skip);
+		n += skip;
+	}
+	return n - (b[n - 1] == '/');
 }
 
-/* place returns the path for the kernel of one that may be that of the tree, or the path itself. */
-OWN_FRAME static const char *place(int dir, const char *path, struct path *to)
+enum { MOST_LINKS = 40 }; /* as in Linux */
+
+/*
+ * place returns the path for the kernel of one that may be that of the tree, or the path itself. It resolves the path as
+ * the kernel would: a link of the tree is followed, unless it is the last component and follow is 0. Links of the machine
+ * are left to the kernel, but ".." takes off the component before it.
+ */
+OWN_FRAME static const char *place(int dir, const char *path, int follow, struct path *to)
 {
-	char name[PATH_MAX];
-	const char *root = setting(ROOT);
-	int is_tree = 0;
-	ssize_t n = path[0] == '/' ? 0 : directory(dir, name, &is_tree);
-	if (!root || n < 0 || append(name, n, path) < 0)
+	char rest[PATH_MAX];
+	const char *root = setting(ROOT), *p = path;
+	size_t skip = root ? strlen(root) : 0, n = skip, size;
+	int is_tree = 0, is_dir = 0, links = 0;
+	if (!root || (path[0] != '/' && !(n = directory(dir, to->b, skip, &is_tree))))
 		return path;
-	int is_ours = is_redirected(name), leaves_tree = is_tree || is_redirected(path);
-	size_t skip = is_ours ? strlen(root) : 0;
-	if ((!is_ours && !leaves_tree) || skip + strlen(name) >= sizeof to->b)
+	if (path[0] == '/')
+		memcpy(to->b, root, skip);
+	for (; *p; p += size + (p[size] == '/')) {
+		size = strcspn(p, "/");
+		int is_up = size == 2 && p[0] == '.' && p[1] == '.', is_here = size == 0 || (size == 1 && p[0] == '.');
+		is_dir = is_up || is_here || p[size] == '/';
+		if (is_up)
+			while (n > skip && to->b[--n] != '/')
+				;
+		if (is_up || is_here)
+			continue;
+		if (n + 1 + size + 1 >= PATH_MAX)
+			return path;
+		size_t before = n;
+		to->b[n++] = '/';
+		memcpy(to->b + n, p, size);
+		n += size;
+		to->b[n] = 0;
+		if (!is_redirected(to->b + skip))
+			continue;
+		is_tree = 1;
+		size_t left = strlen(p + size);
+		if (!left && !follow)
+			continue;
+		int saved = errno;
+		memmove(rest + sizeof rest - 1 - left, p + size, left + 1);
+		ssize_t length = RAW(SYS_readlinkat, AT_FDCWD, to->b, rest, sizeof rest - 1 - left);
+		errno = saved;
+		if (length <= 0) {
+			p = rest + sizeof rest - 1 - left;
+			size = 0;
+			continue;
+		}
+		if (++links > MOST_LINKS)
+			return path;
+		memmove(rest + length, rest + sizeof rest - 1 - left, left + 1);
+		n = rest[0] == '/' ? skip : before;
+		p = rest;
+		size = 0;
+	}
+	to->b[n] = 0;
+	int is_ours = is_redirected(to->b + skip);
+	if (!is_tree)
 		return path;
-	memcpy(to->b, root, skip);
-	strcpy(to->b + skip, name);
+	if (is_dir || n == skip)
+		strcpy(to->b + n, "/");
 	if (is_ours)
 		to->name = to->b + skip;
+	else
+		memmove(to->b, to->b + skip, n + 2 - skip);
 	return to->b;
 }
 
-/* redirect_at returns the path of a file of the tree, or the path itself. */
-static const char *redirect_at(int dir, const char *path, struct path *to)
+/* redirect_at returns the path of a file of the tree, or the path itself. follow is 0 if the path may be that of a link. */
+static const char *redirect_at(int dir, const char *path, int follow, struct path *to)
 {
 	to->name = NULL;
-	if (!path || !path[0] || !(has_word(path) || (path[0] != '/' && dir == AT_FDCWD && is_in_tree())))
+	if (!path || !path[0] || !(has_word(path) || (path[0] != '/' && (dir != AT_FDCWD || is_in_tree()))))
 		return path;
-	return place(dir, path, to);
+	return place(dir, path, follow, to);
 }
 
-static const char *redirect(const char *path, struct path *to) { return redirect_at(AT_FDCWD, path, to); }
+static const char *redirect(const char *path, struct path *to) { return redirect_at(AT_FDCWD, path, 1, to); }
 
-/*
- * below_tree returns the path that the program means by one that redirect_at has not redirected, if it is relative to a
- * directory of the tree; otherwise NULL.
- */
-static const char *below_tree(int dir, const char *path, struct path *to)
-{
-	if (to->name || dir < 0 || !path || !path[0] || path[0] == '/')
-		return to->name;
-	place(dir, path, to);
-	return to->name;
-}
+/* redirect_link is redirect for a path that may be that of a link. */
+static const char *redirect_link(const char *path, struct path *to) { return redirect_at(AT_FDCWD, path, 0, to); }
 
 static int is_device(const char *path) { return path && begins(path, "/dev/infiniband/"); }
 
@@ -1560,7 +1594,7 @@ enum { NOT_OPENED = -3 };
 
 static const char *opened(int dir, const char *path, int flags, struct path *to, int *fd)
 {
-	const char *p = redirect_at(dir, path, to), *name = below_tree(dir, path, to);
+	const char *p = redirect_at(dir, path, !(flags & O_NOFOLLOW), to), *name = to->name;
 	*fd = name ? -2 : NOT_OPENED;
 	if (!name)
 		return p;
@@ -1728,7 +1762,7 @@ EXPORT int scandir64(const char *path, struct dirent64 ***list, int (*filter)(co
  */
 #define ACCESS(dir, call)                                                                                              \
 	struct path to;                                                                                                \
-	const char *p = redirect_at(dir, path, &to), *name = below_tree(dir, path, &to);                               \
+	const char *p = redirect_at(dir, path, 1, &to), *name = to.name;                                               \
 	int is_ours = name && is_device(name) && numbers(to.b);                                                        \
 	return !is_ours ? call : mode & X_OK ? fail(EACCES) : 0
 
@@ -1744,27 +1778,27 @@ static int access_raw(int dir, const char *path, int mode) { ACCESS(dir, RAW(SYS
 EXPORT ssize_t readlink(const char *path, char *b, size_t size)
 {
 	struct path to;
-	return REAL(readlink)(redirect(path, &to), b, size);
+	return REAL(readlink)(redirect_link(path, &to), b, size);
 }
 
 EXPORT ssize_t readlinkat(int dir, const char *path, char *b, size_t size)
 {
 	struct path to;
-	return REAL(readlinkat)(dir, redirect_at(dir, path, &to), b, size);
+	return REAL(readlinkat)(dir, redirect_at(dir, path, 0, &to), b, size);
 }
 
 EXPORT ssize_t __readlink_chk(const char *path, char *b, size_t size, size_t room);
 EXPORT ssize_t __readlink_chk(const char *path, char *b, size_t size, size_t room)
 {
 	struct path to;
-	return REAL(__readlink_chk)(redirect(path, &to), b, size, room);
+	return REAL(__readlink_chk)(redirect_link(path, &to), b, size, room);
 }
 
 EXPORT ssize_t __readlinkat_chk(int dir, const char *path, char *b, size_t size, size_t room);
 EXPORT ssize_t __readlinkat_chk(int dir, const char *path, char *b, size_t size, size_t room)
 {
 	struct path to;
-	return REAL(__readlinkat_chk)(dir, redirect_at(dir, path, &to), b, size, room);
+	return REAL(__readlinkat_chk)(dir, redirect_at(dir, path, 0, &to), b, size, room);
 }
 
 EXPORT ssize_t getxattr(const char *path, const char *name, void *value, size_t size)
@@ -1776,7 +1810,7 @@ EXPORT ssize_t getxattr(const char *path, const char *name, void *value, size_t 
 EXPORT ssize_t lgetxattr(const char *path, const char *name, void *value, size_t size)
 {
 	struct path to;
-	return REAL(lgetxattr)(redirect(path, &to), name, value, size);
+	return REAL(lgetxattr)(redirect_link(path, &to), name, value, size);
 }
 
 EXPORT ssize_t listxattr(const char *path, char *list, size_t size)
@@ -1788,7 +1822,7 @@ EXPORT ssize_t listxattr(const char *path, char *list, size_t size)
 EXPORT ssize_t llistxattr(const char *path, char *list, size_t size)
 {
 	struct path to;
-	return REAL(llistxattr)(redirect(path, &to), list, size);
+	return REAL(llistxattr)(redirect_link(path, &to), list, size);
 }
 
 EXPORT int inotify_add_watch(int fd, const char *path, uint32_t mask)
@@ -1818,6 +1852,28 @@ EXPORT int statfs64(const char *path, struct statfs64 *st)
 	struct path to;
 	const char *p = redirect(path, &to);
 	return set_file_system(REAL(statfs64)(p, st), &to, (struct statfs *)st);
+}
+
+/* set_descriptor_system is set_file_system for a descriptor. */
+OWN_FRAME static int set_descriptor_system(int r, int fd, struct statfs *st)
+{
+	static const char live[] = "/memfd:" LIVE_NAME "/sys/";
+	char link[sizeof "/proc/self/fd/" + 3 * sizeof fd], name[PATH_MAX];
+	int saved = errno;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	ssize_t n = r == 0 ? RAW(SYS_readlinkat, AT_FDCWD, link, name, sizeof name - 1) : 0;
+	errno = saved;
+	name[n > 0 ? n : 0] = 0;
+	if (begins(name, live) || (root_size(name) && begins(name + root_size(name), "/sys/")))
+		st->f_type = SYSFS_MAGIC;
+	return r;
+}
+
+EXPORT int fstatfs(int fd, struct statfs *st) { return set_descriptor_system(REAL(fstatfs)(fd, st), fd, st); }
+
+EXPORT int fstatfs64(int fd, struct statfs64 *st)
+{
+	return set_descriptor_system(REAL(fstatfs64)(fd, st), fd, (struct statfs *)st);
 }
 
 EXPORT int statvfs(const char *path, struct statvfs *st)
@@ -1887,19 +1943,18 @@ static void set_status(struct stat *st, const char *name, const struct path *to)
 }
 
 /* set_path_status sets the status of a path, which a call with the result r has stored, and returns r. */
-static int set_path_status(int r, int dir, const char *path, struct path *to, struct stat *st)
+static int set_path_status(int r, const struct path *to, struct stat *st)
 {
-	const char *name;
-	if (r == 0 && S_ISREG(st->st_mode) && (name = below_tree(dir, path, to)))
-		set_status(st, name, to);
+	if (r == 0 && to->name)
+		set_status(st, to->name, to);
 	return r;
 }
 
 static int stat_raw(int dir, const char *path, struct stat *st, int flags)
 {
 	struct path to;
-	const char *p = redirect_at(dir, path, &to);
-	return set_path_status(RAW(SYS_newfstatat, dir, p, st, flags), dir, path, &to, st);
+	const char *p = redirect_at(dir, path, !(flags & AT_SYMLINK_NOFOLLOW), &to);
+	return set_path_status(RAW(SYS_newfstatat, dir, p, st, flags), &to, st);
 }
 
 /* set_live sets the status of an open file to that of the file of the tree that it is, if its descriptor is a memfd. */
@@ -1947,16 +2002,16 @@ static int open_how(int dir, const char *path, const uint64_t *how, size_t size)
 _Static_assert(sizeof(struct stat) == sizeof(struct stat64), "the two structures are one");
 
 /* STAT returns the result of a call on a path, which is p, and FSTAT that of one on a descriptor. */
-#define STAT(dir, call)                                                                                                \
+#define STAT(dir, flags, call)                                                                                         \
 	struct path to;                                                                                                \
-	const char *p = redirect_at(dir, path, &to);                                                                   \
-	return set_path_status(call, dir, path, &to, (struct stat *)st)
+	const char *p = redirect_at(dir, path, !((flags) & AT_SYMLINK_NOFOLLOW), &to);                                 \
+	return set_path_status(call, &to, (struct stat *)st)
 #define FSTAT(fd, call) return set_file_status(call, fd, (struct stat *)st)
 
-EXPORT int stat(const char *path, struct stat *st) { STAT(AT_FDCWD, REAL(stat)(p, st)); }
-EXPORT int stat64(const char *path, struct stat64 *st) { STAT(AT_FDCWD, REAL(stat64)(p, st)); }
-EXPORT int lstat(const char *path, struct stat *st) { STAT(AT_FDCWD, REAL(lstat)(p, st)); }
-EXPORT int lstat64(const char *path, struct stat64 *st) { STAT(AT_FDCWD, REAL(lstat64)(p, st)); }
+EXPORT int stat(const char *path, struct stat *st) { STAT(AT_FDCWD, 0, REAL(stat)(p, st)); }
+EXPORT int stat64(const char *path, struct stat64 *st) { STAT(AT_FDCWD, 0, REAL(stat64)(p, st)); }
+EXPORT int lstat(const char *path, struct stat *st) { STAT(AT_FDCWD, AT_SYMLINK_NOFOLLOW, REAL(lstat)(p, st)); }
+EXPORT int lstat64(const char *path, struct stat64 *st) { STAT(AT_FDCWD, AT_SYMLINK_NOFOLLOW, REAL(lstat64)(p, st)); }
 EXPORT int fstat(int fd, struct stat *st) { FSTAT(fd, REAL(fstat)(fd, st)); }
 EXPORT int fstat64(int fd, struct stat64 *st) { FSTAT(fd, REAL(fstat64)(fd, st)); }
 
@@ -1968,7 +2023,7 @@ static int is_descriptor(int dir, const char *path, int flags)
 #define FSTATAT(call_empty, call)                                                                                      \
 	if (is_descriptor(dir, path, flags))                                                                           \
 		FSTAT(dir, call_empty);                                                                                \
-	STAT(dir, call)
+	STAT(dir, flags, call)
 
 EXPORT int fstatat(int dir, const char *path, struct stat *st, int flags)
 {
@@ -1981,10 +2036,16 @@ EXPORT int fstatat64(int dir, const char *path, struct stat64 *st, int flags)
 }
 
 /* The names of programs that were built with a C library older than 2.33. */
-EXPORT int __xstat(int v, const char *path, struct stat *st) { STAT(AT_FDCWD, REAL(__xstat)(v, p, st)); }
-EXPORT int __xstat64(int v, const char *path, struct stat64 *st) { STAT(AT_FDCWD, REAL(__xstat64)(v, p, st)); }
-EXPORT int __lxstat(int v, const char *path, struct stat *st) { STAT(AT_FDCWD, REAL(__lxstat)(v, p, st)); }
-EXPORT int __lxstat64(int v, const char *path, struct stat64 *st) { STAT(AT_FDCWD, REAL(__lxstat64)(v, p, st)); }
+EXPORT int __xstat(int v, const char *path, struct stat *st) { STAT(AT_FDCWD, 0, REAL(__xstat)(v, p, st)); }
+EXPORT int __xstat64(int v, const char *path, struct stat64 *st) { STAT(AT_FDCWD, 0, REAL(__xstat64)(v, p, st)); }
+EXPORT int __lxstat(int v, const char *path, struct stat *st)
+{
+	STAT(AT_FDCWD, AT_SYMLINK_NOFOLLOW, REAL(__lxstat)(v, p, st));
+}
+EXPORT int __lxstat64(int v, const char *path, struct stat64 *st)
+{
+	STAT(AT_FDCWD, AT_SYMLINK_NOFOLLOW, REAL(__lxstat64)(v, p, st));
+}
 EXPORT int __fxstat(int v, int fd, struct stat *st) { FSTAT(fd, REAL(__fxstat)(v, fd, st)); }
 EXPORT int __fxstat64(int v, int fd, struct stat64 *st) { FSTAT(fd, REAL(__fxstat64)(v, fd, st)); }
 EXPORT int __fxstatat(int v, int dir, const char *path, struct stat *st, int flags)
@@ -1997,11 +2058,11 @@ EXPORT int __fxstatat64(int v, int dir, const char *path, struct stat64 *st, int
 }
 
 /* set_statx is set_path_status for statx, with the path of the program. */
-static int set_statx(int r, int dir, const char *path, struct path *to, int flags, struct statx *st)
+static int set_statx(int r, int dir, const char *path, const struct path *to, int flags, struct statx *st)
 {
 	int is_file = flags & AT_EMPTY_PATH && path && !*path;
 	struct stat s;
-	if (r || (!S_ISREG(st->stx_mode) && !S_ISSOCK(st->stx_mode)) || (!is_file && !below_tree(dir, path, to)) ||
+	if (r || (!S_ISREG(st->stx_mode) && !S_ISSOCK(st->stx_mode)) || (!is_file && !to->name) ||
 	    (is_file ? set_file_status(raw_fstat(dir, &s), dir, &s) : stat_raw(dir, path, &s, flags & AT_SYMLINK_NOFOLLOW)))
 		return r;
 	st->stx_mode = s.st_mode;
@@ -2018,7 +2079,7 @@ static int set_statx(int r, int dir, const char *path, struct path *to, int flag
 EXPORT int statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
 {
 	struct path to;
-	const char *p = redirect_at(dir, path, &to);
+	const char *p = redirect_at(dir, path, !(flags & AT_SYMLINK_NOFOLLOW), &to);
 	return set_statx(REAL(statx)(dir, p, flags, mask, st), dir, path, &to, flags, st);
 }
 
@@ -2039,7 +2100,7 @@ static long path_call(long number, const long *a, int *known)
 	case SYS_lstat:
 		return stat_raw(AT_FDCWD, (const char *)a[0], (struct stat *)a[1], AT_SYMLINK_NOFOLLOW);
 	case SYS_readlink:
-		return RAW(SYS_readlink, redirect((const char *)a[0], &to), a[1], a[2]);
+		return RAW(SYS_readlink, redirect_link((const char *)a[0], &to), a[1], a[2]);
 #endif
 	case SYS_faccessat:
 		return access_raw(a[0], (const char *)a[1], a[2]);
@@ -2048,11 +2109,11 @@ static long path_call(long number, const long *a, int *known)
 			return set_file_status(raw_fstat(a[0], (struct stat *)a[2]), a[0], (struct stat *)a[2]);
 		return stat_raw(a[0], (const char *)a[1], (struct stat *)a[2], a[3]);
 	case SYS_statx:
-		p = redirect_at(a[0], (const char *)a[1], &to);
+		p = redirect_at(a[0], (const char *)a[1], !(a[2] & AT_SYMLINK_NOFOLLOW), &to);
 		return set_statx(RAW(SYS_statx, a[0], p, a[2], a[3], a[4]), a[0], (const char *)a[1], &to, a[2],
 				 (struct statx *)a[4]);
 	case SYS_readlinkat:
-		return RAW(SYS_readlinkat, a[0], redirect_at(a[0], (const char *)a[1], &to), a[2], a[3]);
+		return RAW(SYS_readlinkat, a[0], redirect_at(a[0], (const char *)a[1], 0, &to), a[2], a[3]);
 	case SYS_openat:
 		return open_raw(a[0], (const char *)a[1], a[2], a[3]);
 	case SYS_openat2:
@@ -2164,10 +2225,19 @@ EXPORT int glob64(const char *pattern, int flags, int (*failed)(const char *, in
 struct walk {
 	__nftw_func_t visit;
 	__ftw_func_t plain; /* of ftw */
-	size_t skip;
+	const char *path;   /* of the program */
+	int path_size, size; /* of that path and of the one that nftw gets, without slashes at the end */
 };
 
 static __thread struct walk *walk;
+
+static int size_without_slashes(const char *path)
+{
+	size_t n = strlen(path);
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	return n;
+}
 
 static int visit_file(const char *file, const struct stat *st, int type, struct FTW *f)
 {
@@ -2176,20 +2246,23 @@ static int visit_file(const char *file, const struct stat *st, int type, struct 
 	struct path to;
 	if (type == FTW_F && root_size(file)) {
 		snprintf(to.b, sizeof to.b, "%s", file);
-		set_status(&s, to.b + w->skip, &to);
+		set_status(&s, to.b + root_size(file), &to);
 	}
+	snprintf(to.b, sizeof to.b, "%.*s%s", w->path_size, w->path, file + w->size);
 	if (w->plain)
-		return w->plain(file + w->skip, &s, type);
-	struct FTW g = {.base = f->base - (int)w->skip, .level = f->level};
-	return w->visit(file + w->skip, &s, type, &g);
+		return w->plain(to.b, &s, type);
+	struct FTW g = {.base = f->base + w->path_size - w->size, .level = f->level};
+	return w->visit(to.b, &s, type, &g);
 }
 
-static int walk_tree(const char *path, const struct path *to, struct walk *w, int count, int flags)
+static int walk_tree(const char *path, const char *real_path, struct walk *w, int count, int flags)
 {
 	struct walk *outer = walk;
-	w->skip = to->name - to->b;
+	w->path = path;
+	w->path_size = size_without_slashes(path);
+	w->size = size_without_slashes(real_path);
 	walk = w;
-	int r = REAL(nftw)(path, visit_file, count, flags);
+	int r = REAL(nftw)(real_path, visit_file, count, flags);
 	walk = outer;
 	return r;
 }
@@ -2197,8 +2270,8 @@ static int walk_tree(const char *path, const struct path *to, struct walk *w, in
 #define WALK(field, real, count, flags, ...)                                                                           \
 	struct path to;                                                                                                \
 	struct walk w = {.field = (__typeof__(w.field))(void *)visit};                                                 \
-	const char *p = redirect(path, &to);                                                                           \
-	return to.name ? walk_tree(p, &to, &w, count, flags) : REAL(real)(p, visit, __VA_ARGS__)
+	const char *p = redirect_at(AT_FDCWD, path, !((flags) & FTW_PHYS), &to);                                       \
+	return to.name ? walk_tree(path, p, &w, count, flags) : REAL(real)(p, visit, __VA_ARGS__)
 
 EXPORT int nftw(const char *path, __nftw_func_t visit, int count, int flags)
 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 )
 
 // Emulator is the name of the program.
@@ -25,7 +26,7 @@ type Program struct {
 
 // Command returns a command that runs the emulator. It is killed when ctx ends.
 func (p *Program) Command(ctx context.Context, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, p.path, append(p.args[:len(p.args):len(p.args)], args...)...)
+	c := exec.CommandContext(ctx, p.path, append(slices.Clip(p.args), args...)...)
 	c.Env = append(os.Environ(), p.env...)
 	return c
 }

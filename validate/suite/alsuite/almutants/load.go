@@ -6,24 +6,22 @@ import (
 	"ciddk/ci"
 	"ciddk/validate"
 	"ciddk/validate/mutant"
-	"ciddk/validate/req"
-	"ciddk/validate/suite/alsuite"
 )
 
 // loads are drivers with faults in what they call when their device appears and goes.
 func loads() []mutant.Mutant {
 	return []mutant.Mutant{
-		load("al.goes-silently", req.SAS2_2_05, "the driver does not deregister its adapter", silent{}),
-		load("al.comes-silently", req.SAS0_02, "the driver does not register its adapter", hidden{}),
-		load("al.ignores-rejection", alsuite.CILoad01, "the driver ignores that its registration is rejected", deaf{}),
+		load("al.goes-silently", "SAS-2.2-05", "the driver does not deregister its adapter", silent{}),
+		load("al.comes-silently", "SAS-0-02", "the driver does not register its adapter", hidden{}),
+		load("al.ignores-rejection", "CI-Load-01", "the driver ignores that its registration is rejected", deaf{}),
 	}
 }
 
 // load returns a mutant that is loaded with another registrar, made from the one of the case.
-func load(name string, r *req.Requirement, does string, like interface {
+func load(name, breaks, does string, like interface {
 	over(ci.Registrar) ci.Registrar
 }) mutant.Mutant {
-	return mutant.Mutant{Name: name, Area: "al", Breaks: r.ID, Does: does, Target: func(t *validate.Target) {
+	return mutant.Of(name, breaks, does, nil).Changing(func(t *validate.Target) {
 		correct := t.Load
 		if correct == nil {
 			return
@@ -31,7 +29,7 @@ func load(name string, r *req.Requirement, does string, like interface {
 		t.Load = func(ctx context.Context, to ci.Registrar) (func(bool) error, error) {
 			return correct(ctx, like.over(to))
 		}
-	}}
+	})
 }
 
 // silent does not deregister.

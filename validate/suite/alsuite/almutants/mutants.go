@@ -8,66 +8,47 @@ import (
 	"ciddk/ci/ciwrap"
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
-	"ciddk/validate/req"
-	"ciddk/validate/suite/alsuite"
 )
 
 // All returns the mutants of all areas.
-func All() []mutant.Mutant { return slices.Concat(mixedFaults(), belowFaults(), loads()) }
+func All() []mutant.Mutant { return slices.Concat(faults(), loads()) }
 
-// mixedFaults are the mutants of all areas that need no fault of the case.
-func mixedFaults() []mutant.Mutant {
+// faults are the mutants of all areas but loads.
+func faults() []mutant.Mutant {
 	return []mutant.Mutant{
-		fault("al.open-fails-once", req.SAS2_3_01,
+		fault("al.open-fails-once", "SAS-2.3-01",
 			"the adapter is not ready when it is registered: the second query of its CA fails",
 			func(h ci.HCA) ci.HCA {
 				n := &atomic.Int32{} // the certifier makes the first query, for the claims
 				return ciwrap.Wrap(h,
 					ciwrap.Layer{CA: func(c ci.CA) ci.CA { return queryFailsOnce{ciwrap.CA{CA: c}, n} }})
 			}),
-		fault("al.close-stays-open", req.SAS2_2_09, "a used CA stays open after Destroy",
-			tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &staysOpen{CA: ciwrap.CA{CA: c}} }})),
-		fault("al.keeps-qps", req.SAS2_2_06, "a QP with a posted receive rejects Destroy twelve times",
+		fault("al.close-stays-open", "SAS-2.2-09", "a used CA stays open after Destroy",
+			tap.CAs(func(c ciwrap.CA) ci.CA { return &staysOpen{CA: c} })),
+		fault("al.keeps-qps", "SAS-2.2-06", "a QP with a posted receive rejects Destroy twelve times",
 			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &busyQP{QP: ciwrap.QP{QP: q}} })),
-		fault("al.loses-wakeups", alsuite.CIPump01, "every tenth completion callback is lost",
-			lostCallbacks(func(n int32) bool { return n%10 == 0 })),
-		fault("al.loses-the-last-wakeup", alsuite.CIPump02, "a CQ makes twenty completion callbacks and no more",
-			lostCallbacks(func(n int32) bool { return n > 20 })),
-		fault("al.keeps-keys", alsuite.CIPool01, "an invalidated key stays valid",
-			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return keepsKeys{ciwrap.QP{QP: q}} })),
-		fault("al.keeps-fmrs", alsuite.CIPool02, "unmapping FMRs has no effect",
-			tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return keepsFMRs{ciwrap.PD{PD: p}} }})),
-		fault("al.maps-fmrs-once", alsuite.CIPool03, "a second map of an FMR leaves the first one's pages",
-			tap.Layer(ciwrap.Layer{FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR {
-				return &mapsOnce{FMR: ciwrap.FMR{FMR: f}}
-			}})),
-		fault("al.grows", req.SAS0_02, "an adapter has one more port after its first query", func(h ci.HCA) ci.HCA {
+		fault("al.grows", "SAS-0-02", "an adapter has one more port after its first query", func(h ci.HCA) ci.HCA {
 			n := &atomic.Int32{} // the certifier makes the first query, for the claims
 			return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return growing{ciwrap.CA{CA: c}, n} }})
 		}),
-		{Name: "al.lid-stays", Area: "al", Breaks: req.SAS2_1_17.ID, Does: "a Set of PortInfo does nothing",
-			Needs: ci.CapLocalMAD, Link: "direct",
-			Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return unsettable{ciwrap.CA{CA: c}} }})},
-		fault("al.keeps-cqs", req.SAS2_1_29, "a CQ that has made a callback cannot be destroyed",
-			tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return keepsCQs{ciwrap.PD{PD: p}} }})),
-		fault("al.keeps-drained-qps", req.SAS2_1_31, "a QP in SQD cannot be destroyed",
+		mutant.Of("al.lid-stays", "SAS-2.1-17", "a Set of PortInfo does nothing",
+			tap.CAs(func(c ciwrap.CA) ci.CA { return unsettable{c} })).Needing(ci.CapLocalMAD).On("direct"),
+		fault("al.keeps-cqs", "SAS-2.1-29", "a CQ that has made a callback cannot be destroyed",
+			tap.PDs(func(p ciwrap.PD) ci.PD { return keepsCQs{p} })),
+		fault("al.keeps-drained-qps", "SAS-2.1-31", "a QP in SQD cannot be destroyed",
 			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return undying{ciwrap.QP{QP: q}} })),
-		fault("al.opens-thrice", req.SAS2_2_05, "an adapter can be opened only three times", opens(3)),
-		fault("al.keeps-regions", req.SAS2_2_07, "a region rejects Destroy twelve times",
+		fault("al.opens-thrice", "SAS-2.2-05", "an adapter can be opened only three times", opens(3)),
+		fault("al.keeps-regions", "SAS-2.2-07", "a region rejects Destroy twelve times",
 			tap.Layer(ciwrap.Layer{MR: func(m ci.MR,
 				_ ciwrap.MROrigin) ci.MR {
 				return &busyMR{MR: ciwrap.MR{MR: m}}
 			}})),
-		fault("al.new-guid", req.SAS2_3_02, "an open adapter reports another GUID", func(h ci.HCA) ci.HCA {
+		fault("al.new-guid", "SAS-2.3-02", "an open adapter reports another GUID", func(h ci.HCA) ci.HCA {
 			open := &atomic.Bool{}
-			return ciwrap.Wrap(h, ciwrap.Layer{
-				HCA: func(h ci.HCA) ci.HCA { return renamed{ciwrap.HCA{HCA: h}, open} },
-				CA:  func(c ci.CA) ci.CA { open.Store(true); return closing{ciwrap.CA{CA: c}, open} },
-			})
+			return ciwrap.Wrap(h, ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return renamed{ciwrap.HCA{HCA: h}, open} },
+				CA: func(c ci.CA) ci.CA { open.Store(true); return closing{ciwrap.CA{CA: c}, open} }})
 		}),
-		fault("al.reversed-polls", alsuite.CIPump03, "Poll returns the newest completion of a batch first",
-			tap.Layer(ciwrap.Layer{CQ: func(c ci.CQ, _ ci.CQCreate) ci.CQ { return reversed{ciwrap.CQ{CQ: c}} }})),
-		fault("al.two-opens", req.SAS2_2_08, "an adapter can be opened twice at the same time", func(h ci.HCA) ci.HCA {
+		fault("al.two-opens", "SAS-2.2-08", "an adapter can be opened twice at the same time", func(h ci.HCA) ci.HCA {
 			open := &atomic.Pointer[ci.CA]{}
 			return ciwrap.Wrap(h,
 				ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return opensTwice{ciwrap.HCA{HCA: h}, open} }})
@@ -76,20 +57,8 @@ func mixedFaults() []mutant.Mutant {
 }
 
 // fault returns a mutant that breaks r.
-func fault(name string, r *req.Requirement, does string, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
-	return mutant.Mutant{Name: name, Area: "al", Breaks: r.ID, Does: does, Wrap: wrap}
-}
-
-// lostCallbacks drops the nth completion callback of an adapter if isLost(n) is true.
-func lostCallbacks(isLost func(n int32) bool) func(ci.HCA) ci.HCA {
-	return func(h ci.HCA) ci.HCA {
-		n := &atomic.Int32{}
-		return ciwrap.Wrap(h, ciwrap.Layer{Completion: func(arg any, deliver func(any)) {
-			if !isLost(n.Add(1)) {
-				deliver(arg)
-			}
-		}})
-	}
+func fault(name, breaks, does string, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
+	return mutant.Of(name, breaks, does, wrap)
 }
 
 // queryFailsOnce is a CA whose second query fails.
@@ -157,39 +126,6 @@ func (h opensTwice) OpenCA(guid ci.GUID, fn func(ci.Event), arg any) (ci.CA, err
 		h.open.Store(&ca)
 	}
 	return ca, err
-}
-
-// keepsKeys is a QP that executes a local invalidation as an empty RDMA WRITE.
-type keepsKeys struct{ ciwrap.QP }
-
-func (q keepsKeys) PostSend(wrs []ci.SendWR) (int, error) {
-	changed := slices.Clone(wrs)
-	for i := range changed {
-		if changed[i].Op == ci.OpLocalInv {
-			changed[i] = ci.SendWR{ID: wrs[i].ID, Flags: wrs[i].Flags, Op: ci.OpWrite}
-		}
-	}
-	return q.QP.PostSend(changed)
-}
-
-// keepsFMRs ignores UnmapFMRs.
-type keepsFMRs struct{ ciwrap.PD }
-
-func (p keepsFMRs) UnmapFMRs([]ci.FMR) error { return nil }
-
-// mapsOnce is an FMR whose Map does nothing if it is mapped.
-type mapsOnce struct {
-	ciwrap.FMR
-	region ci.Region
-}
-
-func (f *mapsOnce) Map(pages []uint64, iova uint64) (ci.Region, error) {
-	if f.region.Length > 0 {
-		return f.region, nil
-	}
-	r, err := f.FMR.Map(pages, iova)
-	f.region = r
-	return r, err
 }
 
 // growing has one more port from its second query on.
@@ -312,10 +248,11 @@ func (c closing) Destroy() error {
 	return err
 }
 
-type reversed struct{ ciwrap.CQ }
-
-func (q reversed) Poll(wc []ci.WC) (int, error) {
-	n, err := q.CQ.Poll(wc)
-	slices.Reverse(wc[:n])
-	return n, err
+// opens is an adapter that can be opened so many times, of which the certifier needs one for the claims.
+func opens(most int32) func(ci.HCA) ci.HCA {
+	return func(h ci.HCA) ci.HCA {
+		n := &atomic.Int32{}
+		return ciwrap.Wrap(h,
+			ciwrap.Layer{HCA: func(h ci.HCA) ci.HCA { return fewOpens{ciwrap.HCA{HCA: h}, n, most} }})
+	}
 }

@@ -5,36 +5,34 @@ import (
 	"ciddk/ci/ciwrap"
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
-	"ciddk/validate/req"
-	"ciddk/validate/suite/cisuite"
 )
 
 // arguments are drivers with a fault at the largest arguments, at those beyond them, or at queues of depth 0.
 var arguments = []mutant.Mutant{
-	argument("args.inline", cisuite.CICreateQP04, "CreateQP needs one byte of inline data more than requested", 0,
+	argument("args.inline", "CI-CreateQP-04", "CreateQP needs one byte of inline data more than requested", 0,
 		tap.Layer(ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
 			if c.MaxInline > 0 {
 				c.MaxInline++
 			}
 			return c
 		}})),
-	argument("args.flags", cisuite.CICreateQP05, "CreateQP ignores an unknown flag", 0,
+	argument("args.flags", "CI-CreateQP-05", "CreateQP ignores an unknown flag", 0,
 		tap.Layer(ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate { c.Flags &= 0xf; return c }})),
-	argument("args.negative", cisuite.CICreateQP05, "CreateQP takes a negative depth for 1", 0,
+	argument("args.negative", "CI-CreateQP-05", "CreateQP takes a negative depth for 1", 0,
 		tap.Layer(ciwrap.Layer{QPCreate: func(c ci.QPCreate) ci.QPCreate {
 			if c.SendDepth < 0 {
 				c.SendDepth = 1
 			}
 			return c
 		}})),
-	argument("args.vector", cisuite.CICreateCQ03, "CreateCQ chooses a vector in place of one that does not exist", 0,
+	argument("args.vector", "CI-CreateCQ-03", "CreateCQ chooses a vector in place of one that does not exist", 0,
 		tap.Layer(ciwrap.Layer{CQCreate: func(c ci.CQCreate) ci.CQCreate {
 			if c.Affinity.Vector > 1 {
 				c.Affinity.Vector = 0
 			}
 			return c
 		}})),
-	argument("args.depth-zero", cisuite.CIDepthZero01, "PostSend to a queue of depth 0 fails with InvalidQPState", 0,
+	argument("args.depth-zero", "CI-DepthZero-01", "PostSend to a queue of depth 0 fails with InvalidQPState", 0,
 		tap.Post(func(q ci.QP, c ci.QPCreate, wrs []ci.SendWR) (int, error) {
 			n, err := q.PostSend(wrs)
 			if c.SendDepth == 0 && err != nil {
@@ -42,50 +40,50 @@ var arguments = []mutant.Mutant{
 			}
 			return n, err
 		})),
-	argument("args.unknown", cisuite.CIUnknown01, "Notify of a condition that does not exist arms the CQ", 0,
-		tap.Layer(ciwrap.Layer{CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ { return eagerCQ{ciwrap.CQ{CQ: q}} }})),
-	argument("args.longest", cisuite.CIUnknown02, "RegisterMR registers a part of memory that is too long", 0,
+	argument("args.unknown", "CI-Unknown-01", "Notify of a condition that does not exist arms the CQ", 0,
+		tap.CQs(func(q ciwrap.CQ) ci.CQ { return eagerCQ{q} })),
+	argument("args.longest", "CI-Unknown-02", "RegisterMR registers a part of memory that is too long", 0,
 		tap.Layer(ciwrap.Layer{MRCreate: func(c ci.MRCreate) ci.MRCreate {
 			if c.Memory != nil && c.Memory.Len() > 1<<36 {
 				c.Memory = ci.Bytes(make([]byte, 64))
 			}
 			return c
 		}})),
-	argument("args.rtr", cisuite.IBTA9_9_14, "a receive posted in RTR is lost", 0,
+	argument("args.rtr", "IBTA-9.9-14", "a receive posted in RTR is lost", 0,
 		tap.Recv(func(q ci.QP, wrs []ci.RecvWR) (int, error) {
 			if a, err := q.Query(); err == nil && a.State == ci.QPRTR {
 				return len(wrs), nil
 			}
 			return q.PostRecv(wrs)
 		})),
-	argument("args.members", cisuite.CIMcast11, "AttachMcast beyond a limit fails with InvalidGID", ci.CapMulticast,
+	argument("args.members", "CI-Mcast-11", "AttachMcast beyond a limit fails with InvalidGID", ci.CapMulticast,
 		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return crowdedQP{ciwrap.QP{QP: q}} })),
-	argument("args.path", cisuite.CIModifyQP13, "Modify to RTR with destination 0 succeeds without an effect", 0,
+	argument("args.path", "CI-ModifyQP-13", "Modify to RTR with destination 0 succeeds without an effect", 0,
 		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return trustingQP{ciwrap.QP{QP: q}} })),
-	argument("args.still", cisuite.CIModifyQP12, "the rights of a QP in Reset can be changed", 0,
+	argument("args.still", "CI-ModifyQP-12", "the rights of a QP in Reset can be changed", 0,
 		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return restlessQP{ciwrap.QP{QP: q}} })),
-	argument("args.bind-early", cisuite.CIBindMW11, "BindMW before RTS fails with InvalidPermission", ci.CapMW1,
+	argument("args.bind-early", "CI-BindMW-11", "BindMW before RTS fails with InvalidPermission", ci.CapMW1,
 		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
 			return foreignBind{ciwrap.QP{QP: q}, ci.InvalidQPState, wrongPD}
 		})),
-	argument("args.bind-rights", cisuite.CIBindMW12, "BindMW ignores rights that are not remote", ci.CapMW1,
+	argument("args.bind-rights", "CI-BindMW-12", "BindMW ignores rights that are not remote", ci.CapMW1,
 		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return lenientBind{ciwrap.QP{QP: q}} })),
-	argument("args.user-buffer", cisuite.CIUser01, "Modify of a QP leaves the UserBuffer as it was", ci.CapUser,
+	argument("args.user-buffer", "CI-User-01", "Modify of a QP leaves the UserBuffer as it was", ci.CapUser,
 		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return mutedQP{ciwrap.QP{QP: q}} })),
-	{Name: "special.deaf", Area: "special", Breaks: cisuite.CISpecialQP11.ID, Link: "udp",
-		Does: "the driver makes no reports of the network", Wrap: tap.Layer(ciwrap.Layer{
-			HCA: func(h ci.HCA) ci.HCA { return deafHCA{ciwrap.HCA{HCA: h}} }})},
-	{Name: "args.current-state", Area: "args", Breaks: cisuite.CIModifyQP06.ID, Case: "qp.state.rc.query",
-		Does: "Query returns no current state", Wrap: tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
+	mutant.Of("special.deaf", "CI-SpecialQP-11", "the driver makes no reports of the network",
+		tap.Layer(ciwrap.Layer{
+			HCA: func(h ci.HCA) ci.HCA { return deafHCA{ciwrap.HCA{HCA: h}} }})).On("udp"),
+	mutant.Of("args.current-state", "CI-ModifyQP-06", "Query returns no current state",
+		tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP {
 			return stateless{ciwrap.QP{QP: q}}
-		})},
+		})).By("qp.state.rc.query"),
 }
 
 // argument returns a mutant of a requirement that only the area of arguments checks.
 func argument(
-	name string, breaks *req.Requirement, does string, needs ci.Caps, wrap func(ci.HCA) ci.HCA,
+	name, breaks, does string, needs ci.Caps, wrap func(ci.HCA) ci.HCA,
 ) mutant.Mutant {
-	return mutant.Mutant{Name: name, Area: "args", Breaks: breaks.ID, Does: does, Needs: needs, Wrap: wrap}
+	return mutant.Of(name, breaks, does, wrap).Needing(needs)
 }
 
 // eagerCQ takes each condition that does not exist for the next completion.

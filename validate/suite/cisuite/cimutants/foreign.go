@@ -7,7 +7,6 @@ import (
 	"ciddk/ci/ciwrap"
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
-	"ciddk/validate/suite/cisuite"
 )
 
 // All returns the mutants of all areas.
@@ -29,28 +28,20 @@ var foreigns = []mutant.Mutant{
 		noResources(ci.OpFastReg)),
 	foreign("foreign.shared", "a shared region of another CA's region is created over other memory", ci.CapSharedMR,
 		ofPD(func(p ciwrap.PD) ci.PD { return foreignShare{p} })),
-	foreign("foreign.modify", "MR.Modify to a PD of another CA does nothing", ci.CapModifyMR, tap.Layer(ciwrap.Layer{
-		MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return foreignModify{ciwrap.MR{MR: m}} },
-	})),
+	foreign("foreign.modify", "MR.Modify to a PD of another CA does nothing", ci.CapModifyMR,
+		tap.MRs(func(m ciwrap.MR) ci.MR { return foreignModify{m} })),
 	foreign("foreign.fmr", "UnmapFMRs skips an FMR of another CA", ci.CapFMR,
 		ofPD(func(p ciwrap.PD) ci.PD { return foreignUnmap{p} })),
 }
 
 // foreign returns a mutant that breaks CI-ForeignHandle-01.
 func foreign(name, does string, needs ci.Caps, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
-	return mutant.Mutant{
-		Name:   name,
-		Area:   "ca",
-		Breaks: cisuite.CIForeignHandle01.ID,
-		Does:   does,
-		Needs:  needs,
-		Wrap:   wrap,
-	}
+	return mutant.Of(name, "CI-ForeignHandle-01", does, wrap).Needing(needs)
 }
 
 // ofPD wraps PDs.
 func ofPD(f func(ciwrap.PD) ci.PD) func(ci.HCA) ci.HCA {
-	return tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return f(ciwrap.PD{PD: p}) }})
+	return tap.PDs(f)
 }
 
 var wrongPD = &ci.Error{Verb: "QP.BindMW", Status: ci.InvalidPermission}

@@ -7,24 +7,16 @@ import (
 	"ciddk/ci/ciwrap"
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
-	"ciddk/validate/suite/cisuite"
 )
 
 // shares are drivers with a fault in shared regions.
-var shares = []mutant.Mutant{{
-	Name:   "mr.shared.follows",
-	Area:   "mr",
-	Breaks: cisuite.CIRegisterSMR04.ID,
-	Does:   "a shared region gets other memory when its source does",
-	Needs:  ci.CapSharedMR | ci.CapModifyMR,
-	Wrap: func(h ci.HCA) ci.HCA {
+var shares = []mutant.Mutant{mutant.Of("mr.shared.follows", "CI-RegisterSMR-04",
+	"a shared region gets other memory when its source does", func(h ci.HCA) ci.HCA {
 		var followers sync.Map // the shared region of a source, by the source's L_Key
 		return tap.Layer(ciwrap.Layer{
 			PD: func(p ci.PD, _ ci.PDType) ci.PD { return followShare{ciwrap.PD{PD: p}, &followers} },
-			MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return followModify{ciwrap.MR{MR: m}, &followers} },
-		})(h)
-	},
-}}
+			MR: func(m ci.MR, _ ciwrap.MROrigin) ci.MR { return followModify{ciwrap.MR{MR: m}, &followers} }})(h)
+	}).Needing(ci.CapSharedMR | ci.CapModifyMR)}
 
 type followShare struct {
 	ciwrap.PD

@@ -5,43 +5,37 @@ import (
 	"ciddk/ci/ciwrap"
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
-	"ciddk/validate/suite/cmsuite"
 )
 
 var connects = []mutant.Mutant{
-	fault("cm.psn", cmsuite.CMConn01, "the expected PSN of a QP is one more than the one set",
+	fault("cm.psn", "CM-Conn-01", "the expected PSN of a QP is one more than the one set",
 		tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 			if set&ci.QPFieldRQPSN != 0 {
 				a.RQPSN = (a.RQPSN + 1) & 0xffffff
 			}
 		})),
-	edit("cm.rep-private", cmsuite.CMConn02, "the last byte of a REP's private data is zero",
+	edit("cm.rep-private", "CM-Conn-02", "the last byte of a REP's private data is zero",
 		attrREP, func(b []byte) { b[255] = 0 }),
-	fault("cm.depth", cmsuite.CMConn03, "a QP has one more outstanding RDMA read than its initiator depth",
+	fault("cm.depth", "CM-Conn-03", "a QP has one more outstanding RDMA read than its initiator depth",
 		tap.Modify(func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 			if set&ci.QPFieldInitDepth != 0 {
 				a.InitDepth++
 			}
 		})),
-	fault("cm.silent", cmsuite.CMConn04, "the event communication established is not reported",
+	fault("cm.silent", "CM-Conn-04", "the event communication established is not reported",
 		tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 			if e.Type != ci.EventQPComm {
 				deliver(e)
 			}
 		}})),
-	fault("cm.stays", cmsuite.CMConn05, "a QP that was connected rejects the transition to Reset",
+	fault("cm.stays", "CM-Conn-05", "a QP that was connected rejects the transition to Reset",
 		tap.QP(func(q ci.QP, c ci.QPCreate) ci.QP {
 			if c.Type == ci.RC || c.Type == ci.UC {
 				return unresettable{ciwrap.QP{QP: q}}
 			}
 			return q
 		})),
-	edit("cm.reason", cmsuite.CMConn06, "every REJ has reason 28", attrREJ, func(b []byte) { b[bodyOffset+11] = 28 }),
-	edit("cm.rej-private", cmsuite.CMConn07, "a REJ loses its private data",
-		attrREJ, func(b []byte) { clear(b[bodyOffset+84:]) }),
-	edit("cm.req-private", cmsuite.CMConn08, "a REQ loses its private data",
-		attrREQ, func(b []byte) { clear(b[bodyOffset+140:]) }),
-	edit("cm.same-qpn", cmsuite.CMConn09, "every REP has QP number 0x777",
+	edit("cm.same-qpn", "CM-Conn-09", "every REP has QP number 0x777",
 		attrREP, func(b []byte) { b[bodyOffset+12], b[bodyOffset+13], b[bodyOffset+14] = 0, 7, 0x77 }),
 }
 

@@ -8,27 +8,22 @@ import (
 	"ciddk/ci"
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
-	"ciddk/validate/req"
 )
 
 // All returns the mutants of all areas.
 func All() []mutant.Mutant {
-	return slices.Concat(datagrams, connects, requests, answers, ends, lookups, states, forgeries)
+	return slices.Concat(datagrams, connects, messages)
 }
 
 // Attributes of the connection manager (IBTA volume 1, 16.7.2).
 const (
 	attrREQ     = 0x10
-	attrMRA     = 0x11
 	attrREJ     = 0x12
 	attrREP     = 0x13
 	attrRTU     = 0x14
 	attrDREQ    = 0x15
 	attrDREP    = 0x16
 	attrSIDRREQ = 0x17
-	attrSIDRREP = 0x18
-	attrLAP     = 0x19
-	attrAPR     = 0x1a
 )
 
 // Offsets in a datagram (IBTA volume 1, 13.4.3). The fields of a CM message begin at bodyOffset (12.6).
@@ -38,13 +33,13 @@ const (
 )
 
 // fault returns a mutant that breaks r.
-func fault(name string, r *req.Requirement, does string, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
-	return mutant.Mutant{Name: name, Area: "cm", Breaks: r.ID, Does: does, Needs: ci.CapSpecialQP, Wrap: wrap}
+func fault(name, breaks, does string, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
+	return mutant.Of(name, breaks, does, wrap).Needing(ci.CapSpecialQP)
 }
 
 // edit returns a mutant that changes sent CM messages with the attribute.
-func edit(name string, r *req.Requirement, does string, attr uint16, f func(b []byte)) mutant.Mutant {
-	return fault(name, r, does, tap.MAD(func(b []byte) bool {
+func edit(name, breaks, does string, attr uint16, f func(b []byte)) mutant.Mutant {
+	return fault(name, breaks, does, tap.MAD(func(b []byte) bool {
 		if isCM(b, attr) {
 			f(b)
 		}
@@ -53,8 +48,8 @@ func edit(name string, r *req.Requirement, does string, attr uint16, f func(b []
 }
 
 // editIn returns a mutant that changes received CM messages with the attribute.
-func editIn(name string, r *req.Requirement, does string, attr uint16, f func(b []byte)) mutant.Mutant {
-	return fault(name, r, does, tap.MADIn(func(b []byte) {
+func editIn(name, breaks, does string, attr uint16, f func(b []byte)) mutant.Mutant {
+	return fault(name, breaks, does, tap.MADIn(func(b []byte) {
 		if isCM(b, attr) {
 			f(b)
 		}
@@ -63,8 +58,8 @@ func editIn(name string, r *req.Requirement, does string, attr uint16, f func(b 
 
 // lose returns a mutant that drops sent datagrams. The second argument of isLost is the number of datagrams with the
 // same attribute that were sent, including this one.
-func lose(name string, r *req.Requirement, does string, isLost func(b []byte, nth int) bool) mutant.Mutant {
-	return fault(name, r, does, func(h ci.HCA) ci.HCA {
+func lose(name, breaks, does string, isLost func(b []byte, nth int) bool) mutant.Mutant {
+	return fault(name, breaks, does, func(h ci.HCA) ci.HCA {
 		var mu sync.Mutex
 		count := map[uint16]int{}
 		return tap.MAD(func(b []byte) bool {
@@ -76,9 +71,6 @@ func lose(name string, r *req.Requirement, does string, isLost func(b []byte, nt
 		})(h)
 	})
 }
-
-// every drops all CM messages with the attribute.
-func every(attr uint16) func([]byte, int) bool { return after(0, attr) }
 
 // after drops CM messages with the attribute after the first n.
 func after(n int, attr uint16) func([]byte, int) bool {

@@ -20,7 +20,7 @@ import (
 // All returns the mutants.
 func All() []mutant.Mutant {
 	one := func(name, breaks, does string, needs ci.Caps, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
-		return mutant.Mutant{Name: "model." + name, Area: "model", Breaks: breaks, Does: does, Needs: needs, Wrap: wrap}
+		return mutant.Of("model."+name, breaks, does, wrap).Needing(needs)
 	}
 	by := func(id string, m mutant.Mutant) mutant.Mutant { m.Case = "model." + id; return m }
 	late := one("late-read", "CI-DeregisterMR-03", "a READ under way is served after its region is gone", 0, nil)
@@ -29,12 +29,21 @@ func All() []mutant.Mutant {
 		ci.CapUD|ci.CapAV|ci.CapLocalMAD, matchLimited)
 	limited.Link = "direct"
 	still := one("pkey-still", "IBTA-10.9-02", "the P_Key counter never counts", ci.CapPKeyCounter|ci.CapUD|ci.CapAV,
-		tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return &stillCounter{CA: ciwrap.CA{CA: c}} }}))
+		tap.CAs(func(c ciwrap.CA) ci.CA { return &stillCounter{CA: c} }))
 	still.Link = "direct"
+	apm := by("apm-pkey", one("migrated-key", "CI-APM-02", "a path keeps the P_Key of the path before", ci.CapAPM,
+		modifying(func() func(ci.QPField, *ci.QPAttr) {
+			return func(set ci.QPField, a *ci.QPAttr) {
+				if set&ci.QPFieldAlternate != 0 {
+					a.Alternate.PKeyIndex = 0
+				}
+			}
+		})))
+	apm.Link = "direct"
 	return []mutant.Mutant{
 		late, limited, still,
-		one("resize-full", "CI-ResizeCQ-01", "Resize of a full CQ loses its newest entry", ci.CapResizeCQ, tap.Layer(
-			ciwrap.Layer{CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ { return &ShortQueue{CQ: ciwrap.CQ{CQ: q}} }})),
+		one("resize-full", "CI-ResizeCQ-01", "Resize of a full CQ loses its newest entry", ci.CapResizeCQ,
+			tap.CQs(func(q ciwrap.CQ) ci.CQ { return &ShortQueue{CQ: q} })),
 		one("av-shown", "CI-ModifyAV-01", "AV.Modify changes what Query shows, and nothing else", ci.CapAV, tap.Layer(
 			ciwrap.Layer{AV: func(v ci.AV, a ci.AVAttr) ci.AV { return &shownAV{AV: ciwrap.AV{AV: v}, is: a} }})),
 		one("number-soon", "CI-Teardown-08", "the quarantine of a QP number is counted in 32 bits of nanoseconds", 0,
@@ -42,9 +51,19 @@ func All() []mutant.Mutant {
 		one("crossed-locks", "CI-Parallel-01", "CreateQP locks two CQs in the order of its arguments", 0,
 			crossedLocks),
 		one("unsolicited-errors", "CI-Notify-04", "errors of sends do not fire a CQ armed for solicited ones", 0,
-			tap.Layer(ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return deafPD{ciwrap.PD{PD: p}} }})),
+			tap.PDs(func(p ciwrap.PD) ci.PD { return deafPD{p} })),
 		one("early-drain", "CI-SQD-02", "SQ drained is raised while a READ is outstanding", 0, earlyDrain(ci.OpRead,
 			ci.WCRead)),
+		by("drain-read", one("drain-fenced", "CI-SQD-02", "a QP drains what waits behind a fence, too", 0,
+			tap.Send(func(_ ci.QPCreate, w *ci.SendWR) { w.Flags &^= ci.SendFence }))),
+		by("traffic", one("poll-race", "CI-Parallel-01", "two polls of a CQ at the same time return the same entry", 0,
+			tap.CQs(func(q ciwrap.CQ) ci.CQ { return &racyCQ{CQ: q} }))),
+		by("explore", one("modify-moves", "CI-ModifyMR-03", "a Modify that fails has changed the PD that Query returns",
+			ci.CapModifyMR, tap.MRs(func(m ciwrap.MR) ci.MR { return &movedMR{MR: m} }))),
+		by("explore", one("reset-full", "CI-PostSend-03", "what was in a full send queue takes its room after Reset",
+			0, tap.QP(func(q ci.QP, c ci.QPCreate) ci.QP {
+				return &fullQP{QP: ciwrap.QP{QP: q}, room: c.SendDepth}
+			}))),
 		by("drain-rnr", one("drain-waiting", "CI-SQD-02", "SQ drained is raised while a SEND waits for a receive", 0,
 			earlyDrain(ci.OpSend, ci.WCSend))),
 		one("sqd-sticky", "CI-SQD-02", "SQ drained is raised at each drain after one that requested it", 0,
@@ -77,12 +96,12 @@ func All() []mutant.Mutant {
 					}
 				}
 			}))),
-		one("unmap-last", "CI-UnmapFMR-01", "UnmapFMRs leaves out the last of three", ci.CapFMR, tap.Layer(ciwrap.Layer{
-			PD: func(p ci.PD, _ ci.PDType) ci.PD { return lazyUnmapper{ciwrap.PD{PD: p}} }})),
-		one("fmr-seven", "CI-MapFMR-02", "an FMR can be mapped seven times at most", ci.CapFMR, tap.Layer(ciwrap.Layer{
-			FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR { return &fewMaps{FMR: ciwrap.FMR{FMR: f}} }})),
-		one("fmr-third", "CI-MapFMR-01", "an FMR that is mapped again keeps its third page", ci.CapFMR, tap.Layer(
-			ciwrap.Layer{FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR { return &stickyFMR{FMR: ciwrap.FMR{FMR: f}} }})),
+		apm, one("unmap-last", "CI-UnmapFMR-01", "UnmapFMRs leaves out the last of three", ci.CapFMR,
+			tap.PDs(func(p ciwrap.PD) ci.PD { return lazyUnmapper{p} })),
+		one("fmr-seven", "CI-MapFMR-02", "an FMR can be mapped seven times at most", ci.CapFMR,
+			tap.FMRs(func(f ciwrap.FMR) ci.FMR { return &fewMaps{FMR: f} })),
+		one("fmr-third", "CI-MapFMR-01", "an FMR that is mapped again keeps its third page", ci.CapFMR,
+			tap.FMRs(func(f ciwrap.FMR) ci.FMR { return &stickyFMR{FMR: f} })),
 	}
 }
 
@@ -170,8 +189,7 @@ func (q endingQP) Destroy() error {
 // datagrams that are received.
 func matchLimited(h ci.HCA) ci.HCA {
 	var ca atomic.Pointer[ci.CA]
-	return ciwrap.Wrap(h, ciwrap.Layer{
-		CA: func(c ci.CA) ci.CA { ca.Store(&c); return c },
+	return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { ca.Store(&c); return c },
 		QP: func(q ci.QP, c ci.QPCreate) ci.QP {
 			return tap.ModifyOf(q, c, func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) {
 				at, err := (*ca.Load()).Query()
@@ -183,8 +201,79 @@ func matchLimited(h ci.HCA) ci.HCA {
 					a.Primary.PKeyIndex = uint16(i)
 				}
 			})
-		},
-	})
+		}})
+}
+
+// racyCQ returns an entry again to a poll that begins before another one has returned it.
+type racyCQ struct {
+	ciwrap.CQ
+	now  atomic.Int32 // polls
+	last atomic.Pointer[ci.WC]
+}
+
+func (q *racyCQ) Poll(wc []ci.WC) (int, error) {
+	isBeside := q.now.Add(1) > 1
+	defer q.now.Add(-1)
+	if last := q.last.Load(); isBeside && last != nil && len(wc) > 0 {
+		wc[0] = *last
+		return 1, nil
+	}
+	n, err := q.CQ.Poll(wc)
+	if n > 0 {
+		x := wc[n-1]
+		q.last.Store(&x)
+		runtime.Gosched() // a driver does something before it advances its index
+		q.last.Store(nil)
+	}
+	return n, err
+}
+
+// movedMR returns the PD of the last Modify from Query, also if it has failed.
+type movedMR struct {
+	ciwrap.MR
+	to atomic.Pointer[ci.PD]
+}
+
+func (m *movedMR) Modify(set ci.MRField, pd ci.PD, c ci.MRCreate) error {
+	err := m.MR.Modify(set, pd, c)
+	if set&ci.MRFieldPD != 0 && (err == nil || set&ci.MRFieldMemory != 0) {
+		m.to.Store(&pd)
+	}
+	return err
+}
+
+func (m *movedMR) Query() (ci.MRAttr, error) {
+	a, err := m.MR.Query()
+	if p := m.to.Load(); p != nil && err == nil {
+		a.PD = *p
+	}
+	return a, err
+}
+
+// fullQP accepts no request after a Reset if it had as many as its send queue has room for.
+type fullQP struct {
+	ciwrap.QP
+	room int
+	n    atomic.Int64 // posted since Reset
+	full atomic.Bool
+}
+
+func (q *fullQP) PostSend(wrs []ci.SendWR) (int, error) {
+	if q.full.Load() {
+		return 0, &ci.Error{Verb: "QP.PostSend", Status: ci.InsufficientResources}
+	}
+	n, err := q.QP.PostSend(wrs)
+	q.n.Add(int64(n))
+	return n, err
+}
+
+func (q *fullQP) Modify(set ci.QPField, a ci.QPAttr) error {
+	now, _ := q.QP.Query()
+	err := q.QP.Modify(set, a)
+	if err == nil && set&ci.QPFieldState != 0 && a.State == ci.QPReset {
+		q.full.Store(now.State == ci.QPRTS && q.n.Swap(0) == int64(q.room))
+	}
+	return err
 }
 
 type stillCounter struct {
@@ -338,8 +427,7 @@ func (q *soonNumber) Destroy() error {
 func crossedLocks(h ci.HCA) ci.HCA {
 	return ciwrap.Wrap(h, ciwrap.Layer{
 		CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ { return &lockedCQ{CQ: ciwrap.CQ{CQ: q}} },
-		PD: func(p ci.PD, _ ci.PDType) ci.PD { return lockingPD{ciwrap.PD{PD: p}} },
-	})
+		PD: func(p ci.PD, _ ci.PDType) ci.PD { return lockingPD{ciwrap.PD{PD: p}} }})
 }
 
 type lockedCQ struct {

@@ -8,8 +8,6 @@ import (
 	"ciddk/ci"
 	"ciddk/mad"
 	"ciddk/validate/mutant"
-	"ciddk/validate/req"
-	"ciddk/validate/suite/smasuite"
 )
 
 // Faults in the components of PortInfo, the tables, and the lease of the M_Key.
@@ -27,62 +25,62 @@ const (
 
 func componentMutants() []mutant.Mutant {
 	return []mutant.Mutant{
-		portInfo("sma.sl-ignored", smasuite.SMAComp01, "a Set of MasterSMSL is ignored",
+		portInfo("sma.sl-ignored", "SMA-Comp-01", "a Set of MasterSMSL is ignored",
 			func(set []byte) { set[atSMSL] &^= 15 }, nil),
-		portInfo("sma.width-zero", smasuite.SMAComp02, "a Set of 0 to LinkWidthEnabled changes it to 0", nil,
+		portInfo("sma.width-zero", "SMA-Comp-02", "a Set of 0 to LinkWidthEnabled changes it to 0", nil,
 			func(set, shown []byte) {
 				if set[atWidthEnabled] == 0 {
 					shown[atWidthEnabled] = 0
 				}
 			}),
-		portInfo("sma.violations-written", smasuite.SMAComp03, "a Set of P_KeyViolations stores its value", nil,
+		portInfo("sma.violations-written", "SMA-Comp-03", "a Set of P_KeyViolations stores its value", nil,
 			func(set, shown []byte) { copy(shown[atPKeyViolations:], set[atPKeyViolations:atPKeyViolations+2]) }),
-		shows("sma.violations-byte", smasuite.SMAComp05, "QKeyViolations stops at 0xff", mad.AttrPortInfo,
+		shows("sma.violations-byte", "SMA-Comp-05", "QKeyViolations stops at 0xff", mad.AttrPortInfo,
 			func(data []byte) {
 				if data[atQKeyViolations] != 0 {
 					data[atQKeyViolations], data[atQKeyViolations+1] = 0, 0xff
 				}
 			}),
-		portInfo("sma.disable-ignored", smasuite.SMAComp04, "a port that is disabled trains again", func(set []byte) {
+		portInfo("sma.disable-ignored", "SMA-Comp-04", "a port that is disabled trains again", func(set []byte) {
 			if set[atPhysState]>>4 == 3 {
 				set[atPhysState] = set[atPhysState]&15 | 2<<4
 			}
 		}, nil),
-		portInfo("sma.sleep-ignored", smasuite.SMAComp06, "a LinkDownDefaultState of Sleep is ignored",
+		portInfo("sma.sleep-ignored", "SMA-Comp-06", "a LinkDownDefaultState of Sleep is ignored",
 			func(set []byte) {
 				if set[atPhysState]&15 == 1 {
 					set[atPhysState] &^= 15
 				}
 			}, nil),
-		portInfo("sma.lease-forever", smasuite.SMAKey05, "the lease of an M_Key does not end",
+		portInfo("sma.lease-forever", "SMA-Key-05", "the lease of an M_Key does not end",
 			func(set []byte) { set[atLease], set[atLease+1] = 0, 0 }, nil),
-		fault("sma.lease-goes-on", smasuite.SMAKey06, "a lease goes on after its owner has returned", leaseGoesOn),
-		fault("sma.repress-unchecked", smasuite.SMAKey07, "the M_Key of a trap repress is not checked", dropsRepress),
-		shows("sma.port-guid", smasuite.SMATable01, "PortGUID in NodeInfo is that of the node", mad.AttrNodeInfo,
+		fault("sma.lease-goes-on", "SMA-Key-06", "a lease goes on after its owner has returned", leaseGoesOn),
+		fault("sma.repress-unchecked", "SMA-Key-07", "the M_Key of a trap repress is not checked", dropsRepress),
+		shows("sma.port-guid", "SMA-Table-01", "PortGUID in NodeInfo is that of the node", mad.AttrNodeInfo,
 			func(data []byte) { copy(data[20:28], data[12:20]) }),
-		shows("sma.sl-to-vl-half", smasuite.SMATable02, "SLtoVLMappingTable has only the lower eight service levels",
+		shows("sma.sl-to-vl-half", "SMA-Table-02", "SLtoVLMappingTable has only the lower eight service levels",
 			mad.AttrSLtoVL, func(data []byte) { clear(data[4:8]) }),
-		fault("sma.one-arbitration", smasuite.SMATable03, "both priorities have one VL arbitration table",
+		fault("sma.one-arbitration", "SMA-Table-03", "both priorities have one VL arbitration table",
 			oneArbitration),
-		response("sma.dirty-answer", smasuite.SMAAnswer07, "the rest of the GUID table has the data of the request",
+		response("sma.dirty-answer", "SMA-Answer-07", "the rest of the GUID table has the data of the request",
 			func(in, out *ci.MAD) {
 				if attributeOf(in) == mad.AttrGUIDInfo && mad.Method(in[3]) == mad.Get {
 					copy(out[smpData+8:smpData+64], in[smpData+8:])
 				}
 			}),
-		response("sma.any-arbitration", smasuite.SMATable04, "an unknown block of VLArbitrationTable has status 0",
+		response("sma.any-arbitration", "SMA-Table-04", "an unknown block of VLArbitrationTable has status 0",
 			func(in, out *ci.MAD) {
 				if attributeOf(in) == mad.AttrVLArbitration {
 					clears(mad.StatusBadField)(in, out)
 				}
 			}),
-		fault("sma.beyond-table", smasuite.SMATable05, "entries beyond the end of the P_Key table are kept",
+		fault("sma.beyond-table", "SMA-Table-05", "entries beyond the end of the P_Key table are kept",
 			beyondTable),
-		shows("sma.led-off", smasuite.SMATable06, "LedInfo is always off", mad.AttrLEDInfo,
+		shows("sma.led-off", "SMA-Table-06", "LedInfo is always off", mad.AttrLEDInfo,
 			func(data []byte) { data[0] = 0 }),
-		shows("sma.notice-type", smasuite.SMATable07, "a Notice without a trap is a fatal one", mad.AttrNotice,
+		shows("sma.notice-type", "SMA-Table-07", "a Notice without a trap is a fatal one", mad.AttrNotice,
 			func(data []byte) { data[0] &= 0x80 }),
-		shows("sma.description-end", smasuite.SMATable08, "NodeDescription ends with a byte of garbage",
+		shows("sma.description-end", "SMA-Table-08", "NodeDescription ends with a byte of garbage",
 			mad.AttrNodeDescription, func(data []byte) { data[63] = 0xff }),
 	}
 }
@@ -91,8 +89,8 @@ func componentMutants() []mutant.Mutant {
 func isAnswered(out *ci.MAD) bool { return out[3] != 0 && statusOf(out) == mad.StatusOK }
 
 // shows returns a mutant that changes an attribute in responses.
-func shows(name string, r *req.Requirement, does string, attr uint16, change func(data []byte)) mutant.Mutant {
-	return response(name, r, does, func(in, out *ci.MAD) {
+func shows(name, breaks, does string, attr uint16, change func(data []byte)) mutant.Mutant {
+	return response(name, breaks, does, func(in, out *ci.MAD) {
 		if attributeOf(in) == attr && isAnswered(out) {
 			change(out[smpData : smpData+mad.SMPDataLen])
 		}
@@ -101,9 +99,9 @@ func shows(name string, r *req.Requirement, does string, attr uint16, change fun
 
 // portInfo returns a mutant that changes the PortInfo of a Set before it is executed, and the one that is shown after a
 // Set has succeeded. Either function may be nil.
-func portInfo(name string, r *req.Requirement, does string, change func(set []byte),
+func portInfo(name, breaks, does string, change func(set []byte),
 	show func(set, shown []byte)) mutant.Mutant {
-	return fault(name, r, does, func() hook {
+	return fault(name, breaks, does, func() hook {
 		last := &atomic.Pointer[ci.MAD]{}
 		return func(in, out *ci.MAD, next execute) error {
 			q := *in

@@ -12,8 +12,6 @@ import (
 	"ciddk/validate"
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
-	"ciddk/validate/req"
-	"ciddk/validate/suite/smasuite"
 )
 
 // Faults that a subnet manager at another port of the link sees. They are in the first adapter alone: the second one is
@@ -21,32 +19,32 @@ import (
 
 func linkMutants() []mutant.Mutant {
 	return []mutant.Mutant{
-		sends("sma.link-reserved", smasuite.SMALink01, "responses by LID leave with a reserved byte set",
+		sends("sma.link-reserved", "SMA-Link-01", "responses by LID leave with a reserved byte set",
 			func(b []byte) bool {
 				if isResponse(b) && mad.Class(b[1]) == mad.ClassSubnetLID {
 					b[40] = 1
 				}
 				return true
 			}),
-		sends("sma.no-return-path", smasuite.SMALink02, "the port is not in the return path of a directed route",
+		sends("sma.no-return-path", "SMA-Link-02", "the port is not in the return path of a directed route",
 			func(b []byte) bool {
 				if isResponse(b) && mad.Class(b[1]) == mad.ClassSubnetDirected && b[7] == 1 {
 					b[192+1] = 0
 				}
 				return true
 			}),
-		receives("sma.any-hops", smasuite.SMALink03, "each directed route ends at the port", func(b []byte) {
+		receives("sma.any-hops", "SMA-Link-03", "each directed route ends at the port", func(b []byte) {
 			if mad.Class(b[1]) == mad.ClassSubnetDirected && b[4]&0x80 == 0 && b[6] != b[7] {
 				b[6], b[7] = 1, 1
 			}
 		}),
-		sends("sma.sm-info", smasuite.SMALink04, "SMInfo is answered as if there was a manager", func(b []byte) bool {
+		sends("sma.sm-info", "SMA-Link-04", "SMInfo is answered as if there was a manager", func(b []byte) bool {
 			if isResponse(b) && binary.BigEndian.Uint16(b[16:]) == mad.AttrSMInfo {
 				b[4], b[5] = 0, 0
 			}
 			return true
 		}),
-		first("sma.answered-twice", smasuite.SMALink05, "each response is sent twice", tap.QP(
+		first("sma.answered-twice", "SMA-Link-05", "each response is sent twice", tap.QP(
 			func(q ci.QP, c ci.QPCreate) ci.QP {
 				if c.Type != ci.QP0 {
 					return q
@@ -61,7 +59,7 @@ func linkMutants() []mutant.Mutant {
 			})),
 		undeclared(),
 		silent(),
-		receivesState("sma.deaf", smasuite.SMALink06, "after 300 datagrams, QP0 receives no others",
+		receivesState("sma.deaf", "SMA-Link-06", "after 300 datagrams, QP0 receives no others",
 			func() func(b []byte) {
 				n := &atomic.Int32{}
 				return func(b []byte) {
@@ -70,14 +68,14 @@ func linkMutants() []mutant.Mutant {
 					}
 				}
 			}),
-		sends("sma.trap-key", smasuite.SMATrap01, "the M_Key in trap 256 is not that of the request",
+		sends("sma.trap-key", "SMA-Trap-01", "the M_Key in trap 256 is not that of the request",
 			func(b []byte) bool {
 				if isTrap(b) {
 					b[smpData+10+14] ^= 1
 				}
 				return true
 			}),
-		sendsState("sma.trap-once", smasuite.SMATrap02, "a trap is sent once", func() func(b []byte) bool {
+		sendsState("sma.trap-once", "SMA-Trap-02", "a trap is sent once", func() func(b []byte) bool {
 			var seen sync.Map
 			return func(b []byte) bool {
 				if !isTrap(b) {
@@ -87,12 +85,12 @@ func linkMutants() []mutant.Mutant {
 				return !again
 			}
 		}),
-		receives("sma.repress-lost", smasuite.SMATrap03, "a trap repress has another transaction ID", func(b []byte) {
+		receives("sma.repress-lost", "SMA-Trap-03", "a trap repress has another transaction ID", func(b []byte) {
 			if mad.Method(b[3]) == mad.TrapRepress {
 				b[9] ^= 0x55
 			}
 		}),
-		sends("sma.trap-transaction", smasuite.SMATrap04, "all traps have the same transaction ID",
+		sends("sma.trap-transaction", "SMA-Trap-04", "all traps have the same transaction ID",
 			func(b []byte) bool {
 				if isTrap(b) {
 					copy(b[8:16], "\x00\x00\x00\x00\x00\x00\x00\x05")
@@ -100,16 +98,16 @@ func linkMutants() []mutant.Mutant {
 				return true
 			}),
 		capabilityIgnored(),
-		receives("sma.repress-ignored", smasuite.SMATrap06, "a trap repress does not end trap 144", func(b []byte) {
+		receives("sma.repress-ignored", "SMA-Trap-06", "a trap repress does not end trap 144", func(b []byte) {
 			if mad.Method(b[3]) == mad.TrapRepress && binary.BigEndian.Uint16(b[68:]) == mad.TrapCapabilityMask {
 				b[15] ^= 0x55
 			}
 		}),
-		events("sma.guid-trap-lost", smasuite.SMATrap07, "a change of the system image GUID raises no event",
+		events("sma.guid-trap-lost", "SMA-Trap-07", "a change of the system image GUID raises no event",
 			func(e *ci.Event) bool { return e.Type != ci.EventSystemGUIDTrap }),
-		events("sma.pkey-trap-lost", smasuite.SMATrap08, "a packet with a wrong P_Key raises no event",
+		events("sma.pkey-trap-lost", "SMA-Trap-08", "a packet with a wrong P_Key raises no event",
 			func(e *ci.Event) bool { return e.Type != ci.EventPKeyTrap }),
-		events("sma.qkey-trap-key", smasuite.SMATrap09, "the event of a wrong Q_Key has the Q_Key that is right",
+		events("sma.qkey-trap-key", "SMA-Trap-09", "the event of a wrong Q_Key has the Q_Key that is right",
 			func(e *ci.Event) bool {
 				if e.Type == ci.EventQKeyTrap && e.Violation != nil {
 					v := *e.Violation
@@ -118,7 +116,7 @@ func linkMutants() []mutant.Mutant {
 				}
 				return true
 			}),
-		sendsState("sma.trap-limit", smasuite.SMATrap11, "the port sends no fourth trap", func() func([]byte) bool {
+		sendsState("sma.trap-limit", "SMA-Trap-11", "the port sends no fourth trap", func() func([]byte) bool {
 			var mu sync.Mutex
 			seen := map[uint64]bool{}
 			return func(b []byte) bool {
@@ -131,12 +129,12 @@ func linkMutants() []mutant.Mutant {
 				return !isTrap(b) || seen[tid]
 			}
 		}),
-		receives("sma.notice-kept", smasuite.SMATrap12, "a Set of Notice acknowledges no trap", func(b []byte) {
+		receives("sma.notice-kept", "SMA-Trap-12", "a Set of Notice acknowledges no trap", func(b []byte) {
 			if mad.Method(b[3]) == mad.Set && binary.BigEndian.Uint16(b[16:]) == mad.AttrNotice {
 				b[smpData+6] ^= 0x55
 			}
 		}),
-		sendsState("sma.trap-gives-up", smasuite.SMATrap13, "a trap is sent twice", func() func(b []byte) bool {
+		sendsState("sma.trap-gives-up", "SMA-Trap-13", "a trap is sent twice", func() func(b []byte) bool {
 			var mu sync.Mutex
 			seen := map[uint64]int{}
 			return func(b []byte) bool {
@@ -150,7 +148,7 @@ func linkMutants() []mutant.Mutant {
 				return seen[tid] <= 2
 			}
 		}),
-		first("sma.always-active", smasuite.SMATrap14, "CA.Query returns Active for a port in Init", tap.Layer(
+		first("sma.always-active", "SMA-Trap-14", "CA.Query returns Active for a port in Init", tap.Layer(
 			ciwrap.Layer{CA: func(c ci.CA) ci.CA {
 				return querier{ciwrap.CA{CA: c}, func(a *ci.CAAttr) {
 					for i := range a.Ports {
@@ -160,32 +158,32 @@ func linkMutants() []mutant.Mutant {
 					}
 				}}
 			}})),
-		sends("sma.node-revision", smasuite.SMADriver01, "NodeInfo leaves QP0 with another revision",
+		sends("sma.node-revision", "SMA-Driver-01", "NodeInfo leaves QP0 with another revision",
 			func(b []byte) bool {
 				if isResponse(b) && binary.BigEndian.Uint16(b[16:]) == mad.AttrNodeInfo {
 					b[smpData+34] ^= 0x55
 				}
 				return true
 			}),
-		receives("sma.other-request", smasuite.SMADriver02, "a Get of NodeDescription arrives as one of NodeInfo",
+		receives("sma.other-request", "SMA-Driver-02", "a Get of NodeDescription arrives as one of NodeInfo",
 			func(b []byte) {
 				if mad.Method(b[3]) == mad.Get && binary.BigEndian.Uint16(b[16:]) == mad.AttrNodeDescription {
 					binary.BigEndian.PutUint16(b[16:], mad.AttrNodeInfo)
 				}
 			}),
-		first("sma.other-source", smasuite.SMADriver03, "datagrams arrive with another source LID", tap.Poll(
+		first("sma.other-source", "SMA-Driver-03", "datagrams arrive with another source LID", tap.Poll(
 			func(w *ci.WC) {
 				if w.Status == ci.WCSuccess && w.Op == ci.WCRecv {
 					w.SLID ^= 0x100
 				}
 			})),
-		receives("sma.master-key", smasuite.SMADriver04, "requests arrive with the right M_Key instead of a wrong one",
+		receives("sma.master-key", "SMA-Driver-04", "requests arrive with the right M_Key instead of a wrong one",
 			func(b []byte) {
 				if binary.BigEndian.Uint64(b[24:]) == 0x8877665544332211 {
 					binary.BigEndian.PutUint64(b[24:], 0x1122334455667788)
 				}
 			}),
-		fault("sma.lease-key-lost", smasuite.SMADriver06, "a Set that ends the protection of a port removes its M_Key",
+		fault("sma.lease-key-lost", "SMA-Driver-06", "a Set that ends the protection of a port removes its M_Key",
 			func() hook {
 				return func(in, out *ci.MAD, next execute) error {
 					q := *in
@@ -195,7 +193,7 @@ func linkMutants() []mutant.Mutant {
 					return next(&q, out)
 				}
 			}),
-		sends("sma.violations-wrap", smasuite.SMADriver05, "MKeyViolations is 0 instead of 65,535",
+		sends("sma.violations-wrap", "SMA-Driver-05", "MKeyViolations is 0 instead of 65,535",
 			func(b []byte) bool {
 				if isResponse(b) && binary.BigEndian.Uint16(b[16:]) == mad.AttrPortInfo &&
 					binary.BigEndian.Uint16(b[smpData+44:]) == 0xffff {
@@ -203,28 +201,28 @@ func linkMutants() []mutant.Mutant {
 				}
 				return true
 			}),
-		sends("sma.route-begun", smasuite.SMAManager01, "a directed route leaves with hop pointer 0",
+		sends("sma.route-begun", "SMA-Manager-01", "a directed route leaves with hop pointer 0",
 			func(b []byte) bool {
 				if mad.Class(b[1]) == mad.ClassSubnetDirected && mad.Method(b[3]) == mad.Get {
 					b[6] = 0
 				}
 				return true
 			}),
-		receives("sma.any-return", smasuite.SMAManager02, "each response to a directed route ends at the port",
+		receives("sma.any-return", "SMA-Manager-02", "each response to a directed route ends at the port",
 			func(b []byte) {
 				if mad.Class(b[1]) == mad.ClassSubnetDirected && isResponse(b) {
 					b[6], b[7] = 1, 1
 					b[32], b[33] = 0xff, 0xff
 				}
 			}),
-		sends("sma.answer-pointer", smasuite.SMAManager03, "the response of a manager leaves with hop pointer 0",
+		sends("sma.answer-pointer", "SMA-Manager-03", "the response of a manager leaves with hop pointer 0",
 			func(b []byte) bool {
 				if isResponse(b) && binary.BigEndian.Uint16(b[16:]) == mad.AttrSMInfo {
 					b[6] = 0
 				}
 				return true
 			}),
-		first("sma.no-manager", smasuite.SMAManager04, "CA.Query does not return the bit IsSM", tap.Layer(
+		first("sma.no-manager", "SMA-Manager-04", "CA.Query does not return the bit IsSM", tap.Layer(
 			ciwrap.Layer{CA: func(c ci.CA) ci.CA {
 				return querier{ciwrap.CA{CA: c}, func(a *ci.CAAttr) {
 					for i := range a.Ports {
@@ -232,20 +230,20 @@ func linkMutants() []mutant.Mutant {
 					}
 				}}
 			}})),
-		stale("sma.stale-lid", smasuite.SMAEvent01, "CA.Query returns the first LID", ci.EventLIDChange,
+		stale("sma.stale-lid", "SMA-Event-01", "CA.Query returns the first LID", ci.EventLIDChange,
 			func(old, now *ci.PortAttr) { now.LID = old.LID }),
-		stale("sma.stale-manager", smasuite.SMAEvent02, "CA.Query returns the first LID of the manager",
+		stale("sma.stale-manager", "SMA-Event-02", "CA.Query returns the first LID of the manager",
 			ci.EventSMChange,
 			func(old, now *ci.PortAttr) { now.SMLID = old.SMLID }),
-		stale("sma.stale-pkeys", smasuite.SMAEvent03, "CA.Query returns the first P_Keys", ci.EventPKeyChange,
+		stale("sma.stale-pkeys", "SMA-Event-03", "CA.Query returns the first P_Keys", ci.EventPKeyChange,
 			func(old, now *ci.PortAttr) { now.PKeys = old.PKeys }),
-		stale("sma.stale-gids", smasuite.SMAEvent04, "CA.Query returns the first GIDs", ci.EventGIDChange,
+		stale("sma.stale-gids", "SMA-Event-04", "CA.Query returns the first GIDs", ci.EventGIDChange,
 			func(old, now *ci.PortAttr) { now.GIDs = old.GIDs }),
-		stale("sma.stale-timeout", smasuite.SMAEvent05, "CA.Query returns the first SubnetTimeout", 0,
+		stale("sma.stale-timeout", "SMA-Event-05", "CA.Query returns the first SubnetTimeout", 0,
 			func(old, now *ci.PortAttr) { now.SubnetTimeout = old.SubnetTimeout }),
-		stale("sma.no-reregister", smasuite.SMAEvent06, "ClientReregister causes no event", ci.EventReregister,
+		stale("sma.no-reregister", "SMA-Event-06", "ClientReregister causes no event", ci.EventReregister,
 			func(_, _ *ci.PortAttr) {}),
-		stale("sma.stale-state", smasuite.SMAEvent07, "CA.Query returns Init for an armed port", 0,
+		stale("sma.stale-state", "SMA-Event-07", "CA.Query returns Init for an armed port", 0,
 			func(_, now *ci.PortAttr) {
 				if now.State == ci.PortArmed {
 					now.State = ci.PortInit
@@ -258,34 +256,34 @@ func isResponse(b []byte) bool { return mad.Method(b[3]) == mad.GetResp }
 func isTrap(b []byte) bool     { return mad.Method(b[3]) == mad.Trap }
 
 // first returns a mutant whose fault is in the first adapter.
-func first(name string, r *req.Requirement, does string, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
-	return mutant.Mutant{Name: name, Area: "sma", Breaks: r.ID, Does: does, Needs: ci.CapSpecialQP, Link: "direct",
-		Target: func(t *validate.Target) { t.HCAs[0] = wrap(t.HCAs[0]) }}
+func first(name, breaks, does string, wrap func(ci.HCA) ci.HCA) mutant.Mutant {
+	return mutant.Of(name, breaks, does,
+		nil).Needing(ci.CapSpecialQP).On("direct").Changing(func(t *validate.Target) { t.HCAs[0] = wrap(t.HCAs[0]) })
 }
 
 // sends returns a mutant that changes datagrams that leave QP0. A datagram for which f returns false is lost.
-func sends(name string, r *req.Requirement, does string, f func(b []byte) bool) mutant.Mutant {
-	return first(name, r, does, tap.MADOf(ci.QP0, f))
+func sends(name, breaks, does string, f func(b []byte) bool) mutant.Mutant {
+	return first(name, breaks, does, tap.MADOf(ci.QP0, f))
 }
 
 // sendsState is sends for a function with state. newFault is called for each adapter.
-func sendsState(name string, r *req.Requirement, does string, newFault func() func(b []byte) bool) mutant.Mutant {
-	return first(name, r, does, func(h ci.HCA) ci.HCA { return tap.MADOf(ci.QP0, newFault())(h) })
+func sendsState(name, breaks, does string, newFault func() func(b []byte) bool) mutant.Mutant {
+	return first(name, breaks, does, func(h ci.HCA) ci.HCA { return tap.MADOf(ci.QP0, newFault())(h) })
 }
 
 // receives returns a mutant that changes datagrams that arrive at QP0.
-func receives(name string, r *req.Requirement, does string, f func(b []byte)) mutant.Mutant {
-	return first(name, r, does, tap.MADInOf(ci.QP0, f))
+func receives(name, breaks, does string, f func(b []byte)) mutant.Mutant {
+	return first(name, breaks, does, tap.MADInOf(ci.QP0, f))
 }
 
 // receivesState is receives for a function with state. newFault is called for each adapter.
-func receivesState(name string, r *req.Requirement, does string, newFault func() func(b []byte)) mutant.Mutant {
-	return first(name, r, does, func(h ci.HCA) ci.HCA { return tap.MADInOf(ci.QP0, newFault())(h) })
+func receivesState(name, breaks, does string, newFault func() func(b []byte)) mutant.Mutant {
+	return first(name, breaks, does, func(h ci.HCA) ci.HCA { return tap.MADInOf(ci.QP0, newFault())(h) })
 }
 
 // events returns a mutant that changes events. An event for which f returns false is lost.
-func events(name string, r *req.Requirement, does string, f func(e *ci.Event) bool) mutant.Mutant {
-	return first(name, r, does, tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
+func events(name, breaks, does string, f func(e *ci.Event) bool) mutant.Mutant {
+	return first(name, breaks, does, tap.Layer(ciwrap.Layer{Event: func(e ci.Event, deliver func(ci.Event)) {
 		if f(&e) {
 			deliver(e)
 		}
@@ -311,9 +309,9 @@ func (q querier) Query() (*ci.CAAttr, error) {
 
 // stale returns a mutant whose CA.Query takes part of a port's attributes from its first result, and which raises no
 // event of a type.
-func stale(name string, r *req.Requirement, does string, lost ci.EventType,
+func stale(name, breaks, does string, lost ci.EventType,
 	keep func(old, now *ci.PortAttr)) mutant.Mutant {
-	return first(name, r, does, tap.Layer(ciwrap.Layer{
+	return first(name, breaks, does, tap.Layer(ciwrap.Layer{
 		CA: func(c ci.CA) ci.CA {
 			var mu sync.Mutex
 			var old []ci.PortAttr
@@ -338,18 +336,18 @@ func stale(name string, r *req.Requirement, does string, lost ci.EventType,
 
 // undeclared returns a mutant whose adapter answers SMPs, passes them up and does not say so.
 func undeclared() mutant.Mutant {
-	return undeclaredAgent("sma.agent-passes", smasuite.SMALink05,
+	return undeclaredAgent("sma.agent-passes", "SMA-Link-05",
 		"the adapter answers SMPs and passes them up, and does not claim agents", "passing")
 }
 
 // silent returns a mutant whose adapter answers SMPs and does not say so.
 func silent() mutant.Mutant {
-	return undeclaredAgent("sma.agent-undeclared", smasuite.SMALink07,
+	return undeclaredAgent("sma.agent-undeclared", "SMA-Link-07",
 		"the adapter answers SMPs, and does not claim agents", "hardware")
 }
 
-func undeclaredAgent(name string, r *req.Requirement, does, agents string) mutant.Mutant {
-	m := first(name, r, does, tap.Layer(
+func undeclaredAgent(name, breaks, does, agents string) mutant.Mutant {
+	m := first(name, breaks, does, tap.Layer(
 		ciwrap.Layer{CA: func(c ci.CA) ci.CA {
 			return querier{ciwrap.CA{CA: c}, func(a *ci.CAAttr) {
 				a.Caps &^= ci.CapHardwareSMA
@@ -370,6 +368,6 @@ func (c deafCA) Modify(port uint8, set ci.PortField, a ci.PortModify) error {
 }
 
 func capabilityIgnored() mutant.Mutant {
-	return first("sma.capability-ignored", smasuite.SMATrap05, "a change of the capability mask is ignored",
-		tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return deafCA{ciwrap.CA{CA: c}} }}))
+	return first("sma.capability-ignored", "SMA-Trap-05", "a change of the capability mask is ignored",
+		tap.CAs(func(c ciwrap.CA) ci.CA { return deafCA{c} }))
 }

@@ -10,8 +10,6 @@ import (
 	"ciddk/mad"
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
-	"ciddk/validate/req"
-	"ciddk/validate/suite/smasuite"
 )
 
 // execute is CA.LocalMAD of the driver that a fault is in.
@@ -25,25 +23,25 @@ func All() []mutant.Mutant {
 
 func basicMutants() []mutant.Mutant {
 	return []mutant.Mutant{
-		response("sma.reserved-bytes", smasuite.SMAAnswer01, "responses have a reserved byte set",
+		response("sma.reserved-bytes", "SMA-Answer-01", "responses have a reserved byte set",
 			func(_, out *ci.MAD) { out[40] = 1 }),
-		response("sma.any-version", smasuite.SMAAnswer02, "requests of unknown versions have status 0",
+		response("sma.any-version", "SMA-Answer-02", "requests of unknown versions have status 0",
 			clears(mad.StatusBadVersion)),
-		response("sma.method-status", smasuite.SMAAnswer03, "unknown methods have the status of unknown attributes",
+		response("sma.method-status", "SMA-Answer-03", "unknown methods have the status of unknown attributes",
 			func(_, out *ci.MAD) {
 				if statusOf(out) == mad.StatusBadMethod {
 					setStatus(out, mad.StatusBadMethodAttribute)
 				}
 			}),
-		response("sma.any-attribute", smasuite.SMAAnswer04, "unknown attributes have status 0",
+		response("sma.any-attribute", "SMA-Answer-04", "unknown attributes have status 0",
 			clears(mad.StatusBadMethodAttribute)),
-		response("sma.any-block", smasuite.SMAAnswer05, "a Get of a block beyond a table has status 0",
+		response("sma.any-block", "SMA-Answer-05", "a Get of a block beyond a table has status 0",
 			func(in, out *ci.MAD) {
 				if mad.Method(in[3]) == mad.Get {
 					clears(mad.StatusBadField)(in, out)
 				}
 			}),
-		fault("sma.answers-repress", smasuite.SMAAnswer06, "a trap repress is answered", func() hook {
+		fault("sma.answers-repress", "SMA-Answer-06", "a trap repress is answered", func() hook {
 			return func(in, out *ci.MAD, next execute) error {
 				err := next(in, out)
 				if mad.Method(in[3]) == mad.TrapRepress {
@@ -53,23 +51,23 @@ func basicMutants() []mutant.Mutant {
 				return err
 			}
 		}),
-		master("sma.set-without-key", smasuite.SMAKey01, "a Set needs no M_Key",
+		master("sma.set-without-key", "SMA-Key-01", "a Set needs no M_Key",
 			func(in *ci.MAD) bool { return mad.Method(in[3]) == mad.Set }),
-		master("sma.get-without-key", smasuite.SMAKey02, "a Get of NodeInfo never needs the M_Key",
+		master("sma.get-without-key", "SMA-Key-02", "a Get of NodeInfo never needs the M_Key",
 			func(in *ci.MAD) bool { return mad.Method(in[3]) == mad.Get && attributeOf(in) == mad.AttrNodeInfo }),
-		master("sma.key-shown", smasuite.SMAKey03, "PortInfo shows the M_Key to everyone",
+		master("sma.key-shown", "SMA-Key-03", "PortInfo shows the M_Key to everyone",
 			func(in *ci.MAD) bool { return mad.Method(in[3]) == mad.Get && attributeOf(in) == mad.AttrPortInfo }),
-		response("sma.no-violations", smasuite.SMAKey04, "MKeyViolations is always 0", func(in, out *ci.MAD) {
+		response("sma.no-violations", "SMA-Key-04", "MKeyViolations is always 0", func(in, out *ci.MAD) {
 			if attributeOf(in) == mad.AttrPortInfo {
 				out[64+44], out[64+45] = 0, 0
 			}
 		}),
-		fault("sma.partly-applied", smasuite.SMASet01, "SubnetTimeout of an invalid Set is applied", partlyApplied),
-		fault("sma.mtu-cap-set", smasuite.SMASet02, "a Set changes MTUCap", writableMTUCap),
-		fault("sma.init-to-active", smasuite.SMASet03, "a Set takes a port from Init to Active", jumpsToActive),
-		fault("sma.reregister-stays", smasuite.SMASet04, "ClientReregister stays set", reregisterStays),
-		fault("sma.guids-ignored", smasuite.SMASet05, "a Set of GUIDInfo is ignored", ignores(mad.AttrGUIDInfo)),
-		fault("sma.pkeys-ignored", smasuite.SMASet06, "a Set of P_KeyTable is ignored", ignores(mad.AttrPKeyTable)),
+		fault("sma.partly-applied", "SMA-Set-01", "SubnetTimeout of an invalid Set is applied", partlyApplied),
+		fault("sma.mtu-cap-set", "SMA-Set-02", "a Set changes MTUCap", writableMTUCap),
+		fault("sma.init-to-active", "SMA-Set-03", "a Set takes a port from Init to Active", jumpsToActive),
+		fault("sma.reregister-stays", "SMA-Set-04", "ClientReregister stays set", reregisterStays),
+		fault("sma.guids-ignored", "SMA-Set-05", "a Set of GUIDInfo is ignored", ignores(mad.AttrGUIDInfo)),
+		fault("sma.pkeys-ignored", "SMA-Set-06", "a Set of P_KeyTable is ignored", ignores(mad.AttrPKeyTable)),
 	}
 }
 
@@ -77,14 +75,14 @@ func basicMutants() []mutant.Mutant {
 type hook func(in, out *ci.MAD, next execute) error
 
 // fault returns a mutant that breaks r. newHook is called for each CA.
-func fault(name string, r *req.Requirement, does string, newHook func() hook) mutant.Mutant {
-	return mutant.Mutant{Name: name, Area: "sma", Breaks: r.ID, Does: does, Needs: ci.CapLocalMAD, Link: "direct",
-		Wrap: tap.Layer(ciwrap.Layer{CA: func(c ci.CA) ci.CA { return faultyCA{ciwrap.CA{CA: c}, newHook()} }})}
+func fault(name, breaks, does string, newHook func() hook) mutant.Mutant {
+	return mutant.Of(name, breaks, does,
+		tap.CAs(func(c ciwrap.CA) ci.CA { return faultyCA{c, newHook()} })).Needing(ci.CapLocalMAD).On("direct")
 }
 
 // response returns a mutant that changes responses.
-func response(name string, r *req.Requirement, does string, change func(in, out *ci.MAD)) mutant.Mutant {
-	return fault(name, r, does, func() hook {
+func response(name, breaks, does string, change func(in, out *ci.MAD)) mutant.Mutant {
+	return fault(name, breaks, does, func() hook {
 		return func(in, out *ci.MAD, next execute) error {
 			err := next(in, out)
 			if err == nil && *out != (ci.MAD{}) {
@@ -124,8 +122,8 @@ func clears(status uint16) func(_, out *ci.MAD) {
 
 // master returns a mutant that executes selected requests as if they had the M_Key. It learns the key from the Sets
 // that succeed.
-func master(name string, r *req.Requirement, does string, selects func(in *ci.MAD) bool) mutant.Mutant {
-	return fault(name, r, does, func() hook {
+func master(name, breaks, does string, selects func(in *ci.MAD) bool) mutant.Mutant {
+	return fault(name, breaks, does, func() hook {
 		key := &atomic.Uint64{}
 		return func(in, out *ci.MAD, next execute) error {
 			request := *in

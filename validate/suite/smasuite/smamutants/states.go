@@ -9,31 +9,29 @@ import (
 	"ciddk/mad"
 	"ciddk/validate/mutant"
 	"ciddk/validate/mutant/tap"
-	"ciddk/validate/req"
-	"ciddk/validate/suite/smasuite"
 )
 
 // Faults of a port in Down, Init and Armed.
 
 func stateMutants() []mutant.Mutant {
 	return []mutant.Mutant{
-		fault("sma.armed-sends", smasuite.SMAState01, "an armed port sends data", secretly(ci.PortArmed)),
-		fault("sma.init-receives", smasuite.SMAState02, "a port in Init receives data", secretly(ci.PortInit)),
-		fault("sma.armed-deaf", smasuite.SMAState03, "an armed port receives no data", lags),
-		fault("sma.stays-armed", smasuite.SMAState04, "data does not make an armed port active", staysArmed),
-		inactive("sma.init-breaks-rc", smasuite.SMAState05, "a request that is posted in Init breaks the connection",
+		fault("sma.armed-sends", "SMA-State-01", "an armed port sends data", secretly(ci.PortArmed)),
+		fault("sma.init-receives", "SMA-State-02", "a port in Init receives data", secretly(ci.PortInit)),
+		fault("sma.armed-deaf", "SMA-State-03", "an armed port receives no data", lags),
+		fault("sma.stays-armed", "SMA-State-04", "data does not make an armed port active", staysArmed),
+		inactive("sma.init-breaks-rc", "SMA-State-05", "a request that is posted in Init breaks the connection",
 			func(isActive func() bool) func(ci.HCA) ci.HCA {
 				return breaks(ci.RC, isActive)
 			}),
-		inactive("sma.init-mute", smasuite.SMAState06, "QP0 sends in Active only",
+		inactive("sma.init-mute", "SMA-State-06", "QP0 sends in Active only",
 			func(isActive func() bool) func(ci.HCA) ci.HCA {
 				return tap.MADOf(ci.QP0, func([]byte) bool { return isActive() })
 			}),
-		inactive("sma.init-no-modify", smasuite.SMAState07, "QP.Modify from RTS to RTS fails unless the port is active",
+		inactive("sma.init-no-modify", "SMA-State-07", "QP.Modify from RTS to RTS fails unless the port is active",
 			func(isActive func() bool) func(ci.HCA) ci.HCA {
 				return tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return activeQP{ciwrap.QP{QP: q}, isActive} })
 			}),
-		inactive("sma.down-breaks-ud", smasuite.SMAState08, "a datagram that is posted in Down breaks its QP",
+		inactive("sma.down-breaks-ud", "SMA-State-08", "a datagram that is posted in Down breaks its QP",
 			func(isActive func() bool) func(ci.HCA) ci.HCA {
 				return breaks(ci.UD, isActive)
 			}),
@@ -41,9 +39,9 @@ func stateMutants() []mutant.Mutant {
 }
 
 // inactive returns a mutant whose fault depends on the state of the first port.
-func inactive(name string, r *req.Requirement, does string,
+func inactive(name, breaks, does string,
 	wrap func(isActive func() bool) func(ci.HCA) ci.HCA) mutant.Mutant {
-	return first(name, r, does, func(h ci.HCA) ci.HCA {
+	return first(name, breaks, does, func(h ci.HCA) ci.HCA {
 		var opened atomic.Pointer[ci.CA]
 		isActive := func() bool {
 			ca := opened.Load()

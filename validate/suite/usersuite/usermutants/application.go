@@ -4,24 +4,23 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/validate/mutant"
-	"ciddk/validate/req"
 	"ciddk/validate/suite/usersuite"
 )
 
 // application returns user access layers with a fault.
 func application() []mutant.Mutant {
-	client := func(name string, r *req.Requirement, does string, l ciwrap.Layer) mutant.Mutant {
-		return fault(name, r, does, func() *usersuite.Fault { return &usersuite.Fault{Client: l.Wrap} })
+	client := func(name, breaks, does string, l ciwrap.Layer) mutant.Mutant {
+		return fault(name, breaks, does, func() *usersuite.Fault { return &usersuite.Fault{Client: l.Wrap} })
 	}
 	return []mutant.Mutant{
-		client("user.creates-twice", req.SAS2_4_04, "the create of a CQ is sent twice, and the first object is "+
+		client("user.creates-twice", "SAS-2.4-04", "the create of a CQ is sent twice, and the first object is "+
 			"destroyed",
 			ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return twicePD{ciwrap.PD{PD: p}} }}),
-		client("user.size-rounded", req.SAS2_4_04, "the size of a CQ is rounded up before the driver sees it",
+		client("user.size-rounded", "SAS-2.4-04", "the size of a CQ is rounded up before the driver sees it",
 			ciwrap.Layer{CQCreate: func(c ci.CQCreate) ci.CQCreate { c.Size = (c.Size + 15) &^ 15; return c }}),
-		client("user.posts-singly", req.SAS2_1_24, "each request of a list is a message of its own",
+		client("user.posts-singly", "SAS-2.1-24", "each request of a list is a message of its own",
 			ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return singleQP{ciwrap.QP{QP: q}} }}),
-		client("user.no-gain-by-lists", req.SAS2_1_25, "a list of receives takes as long as single posts",
+		client("user.no-gain-by-lists", "SAS-2.1-25", "a list of receives takes as long as single posts",
 			ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return singleQP{ciwrap.QP{QP: q}} }}),
 	}
 }

@@ -4,18 +4,17 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/validate/mutant"
-	"ciddk/validate/req"
 )
 
 // driver returns drivers with a fault in their half of user mode.
 func driver() []mutant.Mutant {
-	at := func(name string, r *req.Requirement, does string, l ciwrap.Layer) mutant.Mutant {
-		return mutant.Mutant{Name: name, Area: "user", Breaks: r.ID, Does: does, Needs: ci.CapUser, Wrap: l.Wrap}
+	at := func(name, breaks, does string, l ciwrap.Layer) mutant.Mutant {
+		return mutant.Of(name, breaks, does, l.Wrap).Needing(ci.CapUser)
 	}
 	return []mutant.Mutant{
-		at("user.no-context", req.SAS2_4_01, "OpenUser is claimed, and fails for a process with the user library",
+		at("user.no-context", "SAS-2.4-01", "OpenUser is claimed, and fails for a process with the user library",
 			ciwrap.Layer{CA: func(c ci.CA) ci.CA { return noContext{ciwrap.CA{CA: c}} }}),
-		at("user.context-destroy-fails", req.SAS2_4_15, "UserCA.Destroy fails after the end of a process",
+		at("user.context-destroy-fails", "SAS-2.4-15", "UserCA.Destroy fails after the end of a process",
 			ciwrap.Layer{UserCA: func(u ci.UserCA,
 				_ ci.Process) ci.UserCA {
 				return stuckContext{ciwrap.UserCA{UserCA: u}}

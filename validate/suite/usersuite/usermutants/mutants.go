@@ -5,7 +5,6 @@ import (
 
 	"ciddk/ci"
 	"ciddk/validate/mutant"
-	"ciddk/validate/req"
 	"ciddk/validate/suite/usersuite"
 )
 
@@ -15,7 +14,6 @@ func All() []mutant.Mutant {
 }
 
 // fault returns a mutant that breaks r. make returns the fault of one adapter.
-func fault(name string, r *req.Requirement, does string, make func() *usersuite.Fault) mutant.Mutant {
-	return mutant.Mutant{Name: name, Area: "user", Breaks: r.ID, Does: does,
-		Wrap: func(h ci.HCA) ci.HCA { return usersuite.With(h, make()) }}
+func fault(name, breaks, does string, make func() *usersuite.Fault) mutant.Mutant {
+	return mutant.Of(name, breaks, does, func(h ci.HCA) ci.HCA { return usersuite.With(h, make()) })
 }

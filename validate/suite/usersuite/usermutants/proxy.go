@@ -6,36 +6,35 @@ import (
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
 	"ciddk/validate/mutant"
-	"ciddk/validate/req"
 	"ciddk/validate/suite/usersuite"
 )
 
 // proxy returns proxies with a fault.
 func proxy() []mutant.Mutant {
-	at := func(name string, r *req.Requirement, does string, layer func() ciwrap.Layer) mutant.Mutant {
-		return fault(name, r, does, func() *usersuite.Fault { return &usersuite.Fault{Driver: layer().Wrap} })
+	at := func(name, breaks, does string, layer func() ciwrap.Layer) mutant.Mutant {
+		return fault(name, breaks, does, func() *usersuite.Fault { return &usersuite.Fault{Driver: layer().Wrap} })
 	}
-	data := func(name string, r *req.Requirement, does string, change func(*ci.UserBuffer) func()) mutant.Mutant {
-		return at(name, r, does, func() ciwrap.Layer {
+	data := func(name, breaks, does string, change func(*ci.UserBuffer) func()) mutant.Mutant {
+		return at(name, breaks, does, func() ciwrap.Layer {
 			return ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return dataPD{ciwrap.PD{PD: p}, change} }}
 		})
 	}
-	memory := func(name string, r *req.Requirement, does string, f func(ci.Memory) ci.Memory) mutant.Mutant {
-		return at(name, r, does, func() ciwrap.Layer {
+	memory := func(name, breaks, does string, f func(ci.Memory) ci.Memory) mutant.Mutant {
+		return at(name, breaks, does, func() ciwrap.Layer {
 			return ciwrap.Layer{CA: func(c ci.CA) ci.CA { return memoryCA{ciwrap.CA{CA: c}, f} }}
 		})
 	}
 	return []mutant.Mutant{
 		aliased(),
-		data("user.no-buffer", req.SAS2_4_08, "the driver receives no private data for a QP", nil),
-		data("user.buffer-edited", req.SAS2_4_17, "the first byte of long private data is changed",
+		data("user.no-buffer", "SAS-2.4-08", "the driver receives no private data for a QP", nil),
+		data("user.buffer-edited", "SAS-2.4-17", "the first byte of long private data is changed",
 			func(ub *ci.UserBuffer) func() {
 				if len(ub.In) > 1000 {
 					ub.In[0] ^= 1
 				}
 				return nothing
 			}),
-		data("user.reply-cut", req.SAS2_4_17, "private data of the driver end at the first zero byte",
+		data("user.reply-cut", "SAS-2.4-17", "private data of the driver end at the first zero byte",
 			func(ub *ci.UserBuffer) func() {
 				return func() {
 					for i, b := range ub.Out {
@@ -46,19 +45,19 @@ func proxy() []mutant.Mutant {
 					}
 				}
 			}),
-		data("user.descriptors-dropped", req.SAS2_4_14, "the driver's descriptors do not reach the library",
+		data("user.descriptors-dropped", "SAS-2.4-14", "the driver's descriptors do not reach the library",
 			func(ub *ci.UserBuffer) func() { return func() { ub.OutFiles = nil } }),
-		memory("user.memory-refused", req.SAS2_4_02, "the driver cannot reach memory of the process",
+		memory("user.memory-refused", "SAS-2.4-02", "the driver cannot reach memory of the process",
 			func(ci.Memory) ci.Memory { return nil }),
-		memory("user.memory-copied", req.SAS2_4_03, "the driver's writes go to a copy of the process's memory",
+		memory("user.memory-copied", "SAS-2.4-03", "the driver's writes go to a copy of the process's memory",
 			func(m ci.Memory) ci.Memory { return newCopied(m) }),
-		memory("user.unmapped-unnoticed", req.SAS2_4_09, "accesses to memory that is not mapped succeed",
+		memory("user.unmapped-unnoticed", "SAS-2.4-09", "accesses to memory that is not mapped succeed",
 			func(m ci.Memory) ci.Memory { return blindMemory{m} }),
-		at("user.untracked", req.SAS2_4_07, "a create makes a second CQ that the access layer does not have",
+		at("user.untracked", "SAS-2.4-07", "a create makes a second CQ that the access layer does not have",
 			func() ciwrap.Layer {
 				return ciwrap.Layer{PD: func(p ci.PD, _ ci.PDType) ci.PD { return &spareCQ{PD: ciwrap.PD{PD: p}} }}
 			}),
-		at("user.events-misrouted", req.SAS2_4_11, "completion events of every process go to the first one",
+		at("user.events-misrouted", "SAS-2.4-11", "completion events of every process go to the first one",
 			func() ciwrap.Layer {
 				var mu sync.Mutex
 				var first *ci.CQCreate
@@ -75,7 +74,7 @@ func proxy() []mutant.Mutant {
 					return c
 				}}
 			}),
-		at("user.ids-lost", req.SAS2_4_16, "completions that are polled by messages have the wrong ids",
+		at("user.ids-lost", "SAS-2.4-16", "completions that are polled by messages have the wrong ids",
 			func() ciwrap.Layer {
 				return ciwrap.Layer{CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ { return idCQ{ciwrap.CQ{CQ: q}} }}
 			}),
@@ -110,7 +109,7 @@ func (p dataPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 
 // aliased returns a proxy that does not copy: the driver receives the bytes of the application's library.
 func aliased() mutant.Mutant {
-	return fault("user.buffer-not-copied", req.SAS2_4_06, "the driver receives the application's own bytes",
+	return fault("user.buffer-not-copied", "SAS-2.4-06", "the driver receives the application's own bytes",
 		func() *usersuite.Fault {
 			var mu sync.Mutex
 			var theirs []byte

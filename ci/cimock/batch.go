@@ -1,0 +1,4 @@
+package cimock
+
+//go:generate -command mockgen go tool mockgen -write_package_comment=false -package=cimock
+//go:generate mockgen -destination=mocks_batch.go ciddk/ci BatchMemory,Copier

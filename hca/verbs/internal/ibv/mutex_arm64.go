@@ -1,0 +1,4 @@
+package ibv
+
+// mutexSize is the size of pthread_mutex_t.
+const mutexSize = 48
