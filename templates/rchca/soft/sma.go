@@ -106,11 +106,3 @@ func (q *qp) countMessage(p *qp, s *sendSlot, packets, bytes uint64) {
 	q.d.count(there, packets, s.immediate()+bytes)
 	p.d.count(back, 1, aeth)
 }
-
-// immediate returns the number of bytes of the immediate data.
-func (s *sendSlot) immediate() uint64 {
-	if s.Flags&ci.SendImmediate != 0 {
-		return 4
-	}
-	return 0
-}

@@ -205,3 +205,11 @@ func (q *qp) remote(at ci.Remote, n uint64, right ci.Access) (list []span, ok bo
 	}
 	return q.d.region(q.c.PD, at.RKey, at.Addr, n, right)
 }
+
+// immediate returns the number of bytes of the immediate data.
+func (s *sendSlot) immediate() uint64 {
+	if s.Flags&ci.SendImmediate != 0 {
+		return 4
+	}
+	return 0
+}
