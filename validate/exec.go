@@ -301,7 +301,7 @@ func settledGoroutines() int {
 
 // goroutines reports goroutines that a closed target left running.
 func (e *executor) goroutines(r *Result) {
-	for deadline := time.Now().Add(e.set.scale(time.Second)); ; {
+	for deadline := time.Now().Add(e.set.patience(time.Second)); ; {
 		n := runtime.NumGoroutine()
 		if n <= e.numSettled {
 			e.numSettled = n
@@ -369,7 +369,7 @@ func (e *executor) leftovers(r *Result) {
 	if e.target.Live == nil || r.Status == Error {
 		return
 	}
-	deadline := time.Now().Add(e.set.scale(time.Second))
+	deadline := time.Now().Add(e.set.patience(time.Second))
 	for {
 		var left []string
 		now := e.target.Live()
