@@ -35,6 +35,14 @@ func compile(t *testing.T, source string, flags ...string) string {
 // the ibv_wr functions, memory windows, atomics, and asynchronous events. It does so with both carriers.
 func TestExtended(t *testing.T) { runWithCarriers(t, "extended.c") }
 
+// TestLookup runs the same program without a library that it is linked with: it loads libibverbs, and looks functions up
+// in it, with and without their versions, as NCCL and ctypes do.
+func TestLookup(t *testing.T) {
+	header := []string{"-include", filepath.Join("testdata", "lookup.h"), "-ldl"}
+	t.Run("dlsym", func(t *testing.T) { runWithCarriers(t, "extended.c", header...) })
+	t.Run("dlvsym", func(t *testing.T) { runWithCarriers(t, "extended.c", append(header, "-DBY_VERSION")...) })
+}
+
 // TestMulticastVerbs runs a program that attaches QPs to a group by libibverbs alone.
 func TestMulticastVerbs(t *testing.T) {
 	program := compile(t, "multicast.c", "-l:libibverbs.so.1")
@@ -61,9 +69,12 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// runWithCarriers compiles and runs a program with each carrier.
-func runWithCarriers(t *testing.T, source string) {
-	program := compile(t, source, "-l:libibverbs.so.1")
+// runWithCarriers compiles a program, with libibverbs or with other flags, and runs it with each carrier.
+func runWithCarriers(t *testing.T, source string, flags ...string) {
+	if flags == nil {
+		flags = []string{"-l:libibverbs.so.1"}
+	}
+	program := compile(t, source, flags...)
 	withCarriers(t, func(t *testing.T, flags []string) {
 		r := newRig(t)
 		r.flags = flags

@@ -3,6 +3,9 @@
  * are replaced by others, which use only those that work in all versions. This file is a part of preload.c, and, with
  * ALONE, a library for programs of the carrier seccomp.
  *
+ * The functions are replaced where the provider sets them. It calls verbs_set_ops of libibverbs for each context,
+ * however the program has found ibv_open_device: linked, or by dlsym and dlvsym of a library that it has loaded.
+ *
  * The layouts are the public ones of libibverbs. struct verbs_context grows in front of struct ibv_context.
  */
 #ifdef ALONE
@@ -28,8 +31,8 @@
 #define IS_STOCK (setting(STOCK) != NULL)
 #endif
 
-enum { OFF_CREATE_CQ_EX = -120, OFF_QUERY_DEVICE_EX = -104, OFF_CREATE_QP_EX = -56, OFF_SIZE = -8 };
-enum { OFF_POLL_CQ = 96, OFF_CMD_FD = 264, OFF_ABI = 320 };
+enum { OFF_QUERY_DEVICE_EX = -104, OFF_CREATE_QP_EX = -56 };
+enum { OFF_CREATE_CQ = 88, OFF_POLL_CQ = 96, OFF_CMD_FD = 264, OFF_ABI = 320, CONTEXT_SIZE = 328 };
 enum { OFF_START_POLL = 144, OFF_NEXT_POLL = 152, OFF_END_POLL = 160 }; /* of struct ibv_cq_ex */
 enum { OFF_INLINE = 288, OFF_INLINE_LIST = 296 };			 /* of struct ibv_qp_ex */
 enum { OFF_COMP_MASK = 60, SEND_OPS = 64, OFF_SEND_OPS = 128 };		 /* of struct ibv_qp_init_attr_ex */
@@ -191,17 +194,28 @@ static void *create_qp(void *context, void *attr)
 	return qp;
 }
 
-/* mend replaces functions of the library in a context. */
-static void mend(void *context)
+typedef void set_function(void *whole, void *const *ops);
+
+/*
+ * The provider's functions in driver.h of rdma-core, which has them in alphabetical order: create_cq_ex comes after
+ * create_cq. Releases 25 to 65 have 66 to 93 of them. verbs_set_ops skips those that are NULL.
+ */
+enum { MIN_OPS = 64, MAX_OPS = 512 };
+
+/* The fields of struct verbs_context in front of struct ibv_context, of which releases 25 to 65 have 40 to 46. */
+enum { MAX_FIELDS = 80 }; /* both are longer than 80 fields */
+
+/* mend replaces functions of the library in a context, which set has given those of ops. */
+static void mend(void *whole, char *context, void *const *ops, set_function *set)
 {
-	if (AT(uintptr_t, context, OFF_ABI) != UINTPTR_MAX || AT(size_t, context, OFF_SIZE) < -OFF_CREATE_CQ_EX)
-		return;
-	create_function **cq = &AT(create_function *, context, OFF_CREATE_CQ_EX);
+	void *changed[MAX_OPS] = {NULL};
+	for (size_t i = 0; i < MIN_OPS - 1; i++)
+		if (ops[i] && ops[i] == AT(void *, context, OFF_CREATE_CQ) && ops[i + 1]) {
+			atomic_store(&real_create_cq, (create_function *)ops[i + 1]);
+			changed[i + 1] = (void *)create_cq;
+			set(whole, changed); /* libibverbs keeps this one for itself */
+		}
 	create_function **qp = &AT(create_function *, context, OFF_CREATE_QP_EX);
-	if (*cq && *cq != create_cq) {
-		atomic_store(&real_create_cq, *cq);
-		*cq = create_cq;
-	}
 	if (*qp && *qp != create_qp) {
 		atomic_store(&real_create_qp, *qp);
 		*qp = create_qp;
@@ -209,24 +223,58 @@ static void mend(void *context)
 }
 
 /* hook replaces functions of a context, if the context is one of ours. */
-static void *hook(void *context)
+static void hook(void *whole, char *context, void *const *ops, set_function *set)
 {
-	if (!context || !IS_OURS(AT(int, context, OFF_CMD_FD)))
-		return context;
+	if (AT(uintptr_t, context, OFF_ABI) != UINTPTR_MAX || !IS_OURS(AT(int, context, OFF_CMD_FD)))
+		return;
 	poll_function **f = &AT(poll_function *, context, OFF_POLL_CQ);
 	if (*f && *f != poll_and_yield) {
 		atomic_store(&real_poll, *f);
 		*f = poll_and_yield;
 	}
 	if (!IS_STOCK)
-		mend(context);
-	return context;
+		mend(whole, context, ops, set);
+}
+
+/* context_of returns the struct ibv_context of a struct verbs_context: it follows the size of both. */
+static char *context_of(void *whole)
+{
+	for (size_t i = 0; i < MAX_FIELDS; i++)
+		if (AT(size_t, whole, i * sizeof(size_t)) == (i + 1) * sizeof(size_t) + CONTEXT_SIZE)
+			return (char *)whole + (i + 1) * sizeof(size_t);
+	return NULL;
 }
 
 /*
+ * set_function_of returns verbs_set_ops of the libibverbs that a provider uses, by which a library is found that a
+ * plugin or a program has for itself. It stays loaded, since its functions are kept.
+ */
+static set_function *set_function_of(const Dl_info *provider)
+{
+	void *library = dlopen(provider->dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	void *f = library ? dlsym(library, "verbs_set_ops") : NULL;
+	return (set_function *)(f ? f : dlsym(RTLD_NEXT, "verbs_set_ops"));
+}
+
+/* This function of libibverbs exists only if the program has the library. */
+EXPORT void verbs_set_ops(void *whole, void *const *ops);
+EXPORT void verbs_set_ops(void *whole, void *const *ops)
+{
+	Dl_info provider, owner;
+	set_function *set = dladdr(ops, &provider) ? set_function_of(&provider) : NULL;
+	if (!set)
+		return;
+	set(whole, ops);
+	char *context = context_of(whole);
+	int is_default = dladdr((void *)set, &owner) && owner.dli_fbase == provider.dli_fbase;
+	if (context && !is_default) /* libibverbs itself has set functions that fail, before the provider */
+		hook(whole, context, ops, set);
+}
+
+#ifndef ALONE
+/*
  * The versions of functions that have several, of which glibc before 2.36 finds the first one if it is asked for the
- * next function of a name (BZ 14932). That of ibv_open_device opens devices of another layout, and those of the C
- * library do what programs have not expected for 15 years.
+ * next function of a name (BZ 14932). They do what programs have not expected for 15 years.
  */
 #ifdef __aarch64__
 #define FIRST_GLIBC "GLIBC_2.17"
@@ -237,8 +285,6 @@ static void *hook(void *context)
 static const struct {
 	const char *name, *first, *last;
 } versions[] = {
-	{"ibv_open_device", "IBVERBS_1.0", "IBVERBS_1.1"},
-#ifndef ALONE
 	{"glob", FIRST_GLIBC, "GLIBC_2.27"},
 	{"glob64", FIRST_GLIBC, "GLIBC_2.27"},
 	{"nftw", FIRST_GLIBC, "GLIBC_2.3.3"},
@@ -246,7 +292,6 @@ static const struct {
 	{"posix_spawn", FIRST_GLIBC, "GLIBC_2.15"},
 	{"posix_spawnp", FIRST_GLIBC, "GLIBC_2.15"},
 	{"realpath", FIRST_GLIBC, "GLIBC_2.3"},
-#endif
 };
 
 #pragma weak dlvsym /* musl has no versions */
@@ -262,42 +307,7 @@ static void *next_symbol(const char *name)
 		}
 	return f;
 }
-
-/*
- * open_function returns the function of libibverbs that opens devices. A plugin that was loaded with RTLD_LOCAL has its
- * libraries for itself, so that they are not among the next ones. The library then stays loaded: its functions are kept.
- */
-static void *open_function(void)
-{
-	static _Atomic(void *) cached;
-	void *f = atomic_load_explicit(&cached, memory_order_relaxed);
-	if (f)
-		return f;
-	f = next_symbol("ibv_open_device");
-	if (!f) {
-		void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
-		f = library ? dlsym(library, "ibv_open_device") : NULL;
-	}
-	atomic_store_explicit(&cached, f, memory_order_relaxed);
-	return f;
-}
-
-/* This function of libibverbs exists only if the program has the library. */
-EXPORT void *ibv_open_device(void *device);
-EXPORT void *ibv_open_device(void *device)
-{
-	void *(*f)(void *) = open_function();
-#ifndef ALONE
-	watch_faults();
-#endif
-	if (!f) {
-		errno = ENOSYS;
-		return NULL;
-	}
-	return hook(f(device));
-}
-
-#ifdef ALONE
+#else
 /* The supervisor opens a directory of the tree for the program, but cannot change its working directory. */
 EXPORT int chdir(const char *path);
 EXPORT int chdir(const char *path)
