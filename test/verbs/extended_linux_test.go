@@ -35,8 +35,8 @@ func compile(t *testing.T, source string, flags ...string) string {
 // the ibv_wr functions, memory windows, atomics, and asynchronous events. It does so with both carriers.
 func TestExtended(t *testing.T) { runWithCarriers(t, "extended.c") }
 
-// TestLookup runs the same program without a library that it is linked with: it loads libibverbs, and looks functions up
-// in it, with and without their versions, as NCCL and ctypes do.
+// TestLookup runs the same program linked with no library: it loads libibverbs, and looks functions up
+// there, with and without their versions, as NCCL and ctypes do.
 func TestLookup(t *testing.T) {
 	header := []string{"-include", filepath.Join("testdata", "lookup.h"), "-ldl"}
 	t.Run("dlsym", func(t *testing.T) { runWithCarriers(t, "extended.c", header...) })
