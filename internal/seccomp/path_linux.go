@@ -3,6 +3,7 @@
 package seccomp
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -247,6 +248,11 @@ func (t *task) openLive(p place, flags int) (int, error) {
 		return -1, unix.ENOENT
 	case err != nil:
 		return -1, errNotLive
+	case isLive(p.name):
+		return t.live.open(p.name, b)
+	}
+	if kept, err := os.ReadFile(p.file); err == nil && bytes.Equal(kept, b) {
+		return -1, errNotLive
 	}
 	return memoryFile("sysfs", b)
 }
@@ -376,6 +382,9 @@ func (t *task) statPath(addr uint64, flags int) result {
 	}
 	if p.isSysfs(st.Mode) {
 		st.Mode, st.Size = sysfsMode, sysfsSize
+		if node, ok := t.live.inode(p.name); ok {
+			st.Dev, st.Ino = node.dev, node.ino
+		}
 	}
 	return t.store(addr, &st)
 }
@@ -397,6 +406,9 @@ func (t *task) statxPath() result {
 	}
 	if p.isSysfs(uint32(st.Mode)) {
 		st.Mode, st.Size = sysfsMode, sysfsSize
+		if node, ok := t.live.inode(p.name); ok {
+			st.Dev_major, st.Dev_minor, st.Ino = unix.Major(node.dev), unix.Minor(node.dev), node.ino
+		}
 	}
 	return t.store(t.args[4], &st)
 }

@@ -40,6 +40,7 @@ type supervisor struct {
 	preload  string // path of a library that dynamic programs preload; "": none
 	numbers  span
 	kept     *kept // nil if descriptors of programs can be copied
+	live     liveFiles
 
 	waiting  atomic.Int64 // calls that wait for their descriptor
 	numberMu sync.Mutex   // serializes the choice of numbers

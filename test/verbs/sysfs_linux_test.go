@@ -73,6 +73,9 @@ cat $d/node_type; ls /sys/class/infiniband /dev/infiniband`
 		out := run("cd /sys/class/infiniband/rxe_ddk0/ports/1/counters; " +
 			"cat port_xmit_packets; exec head -n 1 port_xmit_packets")
 		assert.Regexp(t, `^([1-9]\d*)\n[1-9]\d*\n$`, out, "the counters are those of now, as open finds them")
+		copied := t.TempDir()
+		assert.Equal(t, "same\n", run("cd /sys/class/infiniband/rxe_ddk0 && cp -r node_guid ports "+copied+
+			" && diff node_guid "+copied+" && diff -r ports "+copied+"/ports && echo same"))
 	})
 }
 

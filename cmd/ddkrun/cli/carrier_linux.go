@@ -48,10 +48,14 @@ func choose(o options, path string) (choice, error) {
 }
 
 func chooseCarrier(carrier, path string, isCompiled bool) (choice, error) {
-	if carrier == carrierSeccomp {
+	kind := kindOf(path)
+	switch {
+	case kind == kindForeign:
+		return choice{}, fmt.Errorf("%s is a program for another processor, or for 32 bits (build it for %s, whose "+
+			"programs this ddkrun runs)", path, runtime.GOARCH)
+	case carrier == carrierSeccomp:
 		return choice{carrier: carrierSeccomp, reason: "--carrier " + carrierSeccomp}, nil
 	}
-	kind := kindOf(path)
 	isStatic := kind == kindStatic
 	switch {
 	case carrier != carrierAuto:
@@ -67,8 +71,6 @@ func chooseCarrier(carrier, path string, isCompiled bool) (choice, error) {
 	}
 	library, err := carrierLibrary.install(isCompiled)
 	switch {
-	case kind == kindForeign:
-		return choice{}, fmt.Errorf("%s is a program for another processor than ddkrun (%s)", path, runtime.GOARCH)
 	case err == nil && isStatic:
 		return choice{}, fmt.Errorf("--carrier %s: %s is a static program, which preloads no library "+
 			"(use --carrier %s)", carrierPreload, path, carrierSeccomp)

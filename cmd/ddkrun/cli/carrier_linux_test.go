@@ -88,7 +88,7 @@ func TestKind(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	assert.Equal(t, kindForeign, kindOf(foreign))
-	for _, carrier := range []string{carrierAuto, carrierPreload} {
+	for _, carrier := range carriers {
 		_, err = choose(options{carrier: carrier}, foreign)
 		assert.ErrorContains(t, err, "another processor")
 	}

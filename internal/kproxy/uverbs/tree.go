@@ -104,7 +104,7 @@ func (t *tree) function(dir string, a *ci.CAAttr) {
 	t.file(path.Join(dir, "modalias"), "%s", modalias)
 	t.file(path.Join(dir, "resource"), "%s", strings.TrimSpace(strings.Repeat("0x0000000000000000 "+
 		"0x0000000000000000 0x0000000000000000\n", 7)))
-	t.file(path.Join(dir, "uevent"), "DRIVER=%s\nPCI_CLASS=%X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%[3]04X:%04[4]X\n"+
+	t.file(path.Join(dir, "uevent"), "DRIVER=%s\nPCI_CLASS=%X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04[3]X:%04[4]X\n"+
 		"PCI_SLOT_NAME=%s\nMODALIAS=%s",
 		path.Base(devices.DriverDir), infiniBandController, vendor, device, name, modalias)
 	*t = append(*t, devices.Entry{Path: path.Join(dir, "config"), Data: config},

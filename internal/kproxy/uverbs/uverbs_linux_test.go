@@ -534,17 +534,20 @@ func TestDevice(t *testing.T) {
 	tree := map[string]string{}
 	for _, e := range r.front.Tree() {
 		tree[e.Path] = strings.TrimSuffix(string(e.Data), "\n") + e.Link
+		assert.NotContains(t, tree[e.Path], "%!", e.Path)
 	}
 	const function, classes = "/sys/devices/pciddd0:00/ddd0:00:00.0", "/sys/class/"
 	for name, want := range map[string]string{
 		classes + "infiniband_verbs/abi_version": "6",
 		classes + "infiniband_verbs/uverbs0": "../.." + function[4:] +
 			"/infiniband_verbs/uverbs0",
-		classes + "infiniband/rxe_ddk0":                             "../.." + function[4:] + "/infiniband/rxe_ddk0",
-		"/sys/bus/pci/devices/ddd0:00:00.0":                         "../../.." + function[4:],
-		classes + "pci_bus/ddd0:00":                                 "../../devices/pciddd0:00/pci_bus/ddd0:00",
-		function + "/subsystem":                                     "../../../bus/pci",
-		function + "/vendor":                                        "0xddd0",
+		classes + "infiniband/rxe_ddk0":     "../.." + function[4:] + "/infiniband/rxe_ddk0",
+		"/sys/bus/pci/devices/ddd0:00:00.0": "../../.." + function[4:],
+		classes + "pci_bus/ddd0:00":         "../../devices/pciddd0:00/pci_bus/ddd0:00",
+		function + "/subsystem":             "../../../bus/pci",
+		function + "/vendor":                "0xddd0",
+		function + "/uevent": "DRIVER=ddkd\nPCI_CLASS=20700\nPCI_ID=DDD0:DD01\nPCI_SUBSYS_ID=DDD0:DD01\n" +
+			"PCI_SLOT_NAME=ddd0:00:00.0\nMODALIAS=pci:v0000DDD0d0000DD01sv0000DDD0sd0000DD01bc02sc07i00",
 		function + "/infiniband_verbs/uverbs0/ibdev":                "rxe_ddk0",
 		function + "/infiniband_verbs/uverbs0/dev":                  "231:192",
 		function + "/infiniband_verbs/uverbs0/uevent":               "MAJOR=231\nMINOR=192\nDEVNAME=infiniband/uverbs0",
