@@ -4,6 +4,8 @@ package seccomp
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -25,6 +27,18 @@ func readMemory(tid int, addr uint64, b []byte) error {
 		return syscall.EFAULT
 	}
 	return nil
+}
+
+// checkAccess reports whether the system lets this process copy from and to another one of its own. Without that, the
+// supervisor cannot read the paths of calls, and programs would find the machine's devices.
+func checkAccess(pid int) error {
+	local := []unix.Iovec{{Base: new(byte), Len: 1}}
+	_, err := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Len: 1}}, 0)
+	if errors.Is(err, unix.EFAULT) { // there is nothing at the address 0, but it was looked up
+		return nil
+	}
+	return fmt.Errorf("the system does not let ddkrun read the memory of a program that it starts, as with 2 or 3 in "+
+		"kernel.yama.ptrace_scope (use --carrier preload for dynamic programs): %w", err)
 }
 
 // writeMemory copies to a process.

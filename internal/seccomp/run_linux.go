@@ -3,9 +3,11 @@
 package seccomp
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -171,9 +173,23 @@ func Check() error {
 	if err != nil {
 		return err
 	}
-	out, err := exec.Command(self, checkArg).CombinedOutput()
+	cmd := exec.Command(self, checkArg)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	end, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
-		return fmt.Errorf("%w: %s", ErrUnavailable, out)
+		return err
+	}
+	access := checkAccess(cmd.Process.Pid)
+	end.Close()
+	switch err := cmd.Wait(); {
+	case err != nil:
+		return fmt.Errorf("%w: %s", ErrUnavailable, &out)
+	case access != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, access)
 	}
 	return nil
 }
@@ -184,5 +200,6 @@ func check() int {
 		fmt.Print(err)
 		return 1
 	}
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent has tried to read memory
 	return 0
 }

@@ -136,10 +136,18 @@ func start(c *Config) (*supervisor, *exec.Cmd, *message) {
 	if err != nil {
 		return fail(err)
 	}
+	if err := checkAccess(cmd.Process.Pid); err != nil {
+		mine.Close()
+		_ = cmd.Wait() // it ends with an error
+		return nil, nil, &message{Unavailable: true, Error: err.Error()}
+	}
+	if _, err := mine.WriteString("start"); err != nil {
+		return fail(err)
+	}
 	return s, cmd, nil
 }
 
-// filtered installs the filter in this process, and replaces it by the program. args are the range of numbers, the
+// filtered installs the filter in this process, and replaces it by the program when the supervisor says so. args are the range of numbers, the
 // process id of the daemon, and the program's path and arguments.
 func filtered(supervisor *os.File, args []string) int {
 	const exitFailed, exitNotFound = 125, 127
@@ -159,6 +167,9 @@ func filtered(supervisor *os.File, args []string) int {
 		return exitFailed
 	}
 	if err := unix.Sendmsg(fd, []byte("listener"), unix.UnixRights(listener), nil, 0); err != nil {
+		return exitFailed
+	}
+	if n, err := supervisor.Read(make([]byte, 16)); err != nil || n == 0 {
 		return exitFailed
 	}
 	err = syscall.Exec(args[3], args[4:], os.Environ())
