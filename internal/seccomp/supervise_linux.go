@@ -147,8 +147,8 @@ func start(c *Config) (*supervisor, *exec.Cmd, *message) {
 	return s, cmd, nil
 }
 
-// filtered installs the filter in this process, and replaces it by the program when the supervisor says so. args are the range of numbers, the
-// process id of the daemon, and the program's path and arguments.
+// filtered installs the filter in this process, and replaces it by the program when the supervisor says so. args are
+// the range of numbers, the process id of the daemon, and the program's path and arguments.
 func filtered(supervisor *os.File, args []string) int {
 	const exitFailed, exitNotFound = 125, 127
 	fd := numberOf(supervisor)
