@@ -28,11 +28,13 @@ var pages = []struct {
 	want     string
 }{
 	{"ci-c.md", []string{"CMakeLists.txt", "device_test.c"}, nil, []string{"cmake", "ctest", "cc", verbsHeader},
-		"cmake -B build && cmake --build build && ctest --test-dir build", "100% tests passed, 0 tests failed out of 1"},
+		"cmake -B build && cmake --build build && ctest --test-dir build",
+		"100% tests passed, 0 tests failed out of 1"},
 	{"ci-rust.md", []string{"", "src/lib.rs"},
 		map[string]string{"Cargo.toml": "[package]\nname = \"device\"\nversion = \"0.1.0\"\nedition = \"2024\"\n"},
 		[]string{"cargo", "cc"}, "cargo test --offline", "1 passed; 0 failed"},
-	{"ci-python.md", []string{"test_device.py", "test_ctypes.py"}, nil, []string{python, "pytest-3", "/usr/lib/python3/dist-packages/pyverbs"},
+	{"ci-python.md", []string{"test_device.py", "test_ctypes.py"}, nil,
+		[]string{python, "pytest-3", "/usr/lib/python3/dist-packages/pyverbs"},
 		python + " -m pytest -q", "2 passed"},
 	{"ci-go.md", []string{"device.go", ""}, map[string]string{"go.mod": "module device\n\ngo 1.26\n",
 		"device_test.go": "package device\n\nimport \"testing\"\n\nfunc TestDevice(t *testing.T) {\n" +
