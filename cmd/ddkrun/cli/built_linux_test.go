@@ -128,6 +128,24 @@ func TestBuilt(t *testing.T) {
 	}
 }
 
+// TestLayout checks the places of the library against the header of libibverbs, with the compilers that are here.
+func TestLayout(t *testing.T) {
+	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
+		t.Skip(err, " (Debian: libibverbs-dev)")
+	}
+	for processor, b := range builders {
+		t.Run(processor, func(t *testing.T) {
+			if _, err := exec.LookPath(b.command); err != nil {
+				t.Skip(err)
+			}
+			// The header is the same for all processors.
+			out, err := exec.Command(b.command, "-fsyntax-only", "-Wall", "-Werror", "-idirafter", "/usr/include",
+				filepath.Join("testdata", "layout.c")).CombinedOutput()
+			assert.NoError(t, err, "%s", out)
+		})
+	}
+}
+
 // checkNeeds checks what a library needs of the C library.
 func checkNeeds(t *testing.T, f *elf.File, l library) {
 	libraries, err := f.ImportedLibraries()

@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,9 +33,10 @@
 #endif
 
 enum { OFF_QUERY_DEVICE_EX = -104, OFF_CREATE_QP_EX = -56 };
-enum { OFF_CREATE_CQ = 88, OFF_POLL_CQ = 96, OFF_CMD_FD = 264, OFF_ABI = 320, CONTEXT_SIZE = 328 };
-enum { OFF_START_POLL = 144, OFF_NEXT_POLL = 152, OFF_END_POLL = 160 }; /* of struct ibv_cq_ex */
-enum { OFF_INLINE = 288, OFF_INLINE_LIST = 296 };			 /* of struct ibv_qp_ex */
+enum { MUTEX = sizeof(pthread_mutex_t) }; /* 40 bytes with x86-64, and 48 with arm64 */
+enum { OFF_CREATE_CQ = 88, OFF_POLL_CQ = 96, OFF_CMD_FD = 264, OFF_ABI = 280 + MUTEX, CONTEXT_SIZE = OFF_ABI + 8 };
+enum { OFF_START_POLL = 104 + MUTEX, OFF_NEXT_POLL = 112 + MUTEX, OFF_END_POLL = 120 + MUTEX }; /* of struct ibv_cq_ex */
+enum { OFF_INLINE = 248 + MUTEX, OFF_INLINE_LIST = 256 + MUTEX };			     /* of struct ibv_qp_ex */
 enum { OFF_COMP_MASK = 60, SEND_OPS = 64, OFF_SEND_OPS = 128 };		 /* of struct ibv_qp_init_attr_ex */
 enum { OFF_CAPABILITIES = 280, ATTR_SIZE = 400 };			 /* of struct ibv_device_attr_ex */
 
