@@ -433,42 +433,69 @@ func changedKeys(t *validate.T) {
 	until(func() bool { n, err := y.RecvCQ.Poll(make([]ci.WC, 1)); return n > 0 && err == nil }, "received", "none")
 }
 
-// migratedKey has a connection migrate to a path with another P_Key. The QPs then use that and not the old one, which
-// the ports no longer share.
+// migratedKey has connections migrate to a path with another P_Key: on request, and because the peer has left the
+// partition of the path before. The QPs then use the new key and not the old one, which the ports do not share. If
+// messages fail, the counters of the ports show whether the key or the link is the cause.
 func migratedKey(t *validate.T) {
-	p := kit.RC(t)
-	for i, e := range []*kit.End{p.A, p.B} {
-		old := e.QP.CA.Port.PKeys
-		if len(old) < 2 {
-			t.Skip("the P_Key table has %d entries", len(old))
+	const retries = 3
+	p := kit.RC(t, kit.Retry(retries), kit.AckTime(14))
+	ends := []*kit.End{p.A, p.B}
+	old := ends[0].QP.CA.Port.PKeys
+	for _, e := range ends {
+		if len(e.QP.CA.Port.PKeys) < 2 {
+			t.Skip("the P_Key table has %d entries", len(e.QP.CA.Port.PKeys))
 		}
-		t.Cleanup(func() { setPKeys(t, e.QP.CA, old...) })
-		setPKeys(t, e.QP.CA, old[0], 0x8123)
-		peer := []*kit.End{p.B, p.A}[i]
-		to := ci.Path{AV: e.QP.CA.AddressOf(peer.QP.CA), AckTimeout: e.Config.AckTimeout, PKeyIndex: 1}
-		kit.OK(t, e.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{Alternate: to, APM: ci.APMRearm}),
-			"QP.Modify of an alternate path with another P_Key")
+		t.Cleanup(func() { setPKeys(t, e.QP.CA, e.QP.CA.Port.PKeys...) })
 	}
-	isArmed := func(e *kit.End) bool {
-		a, err := e.Query()
-		kit.OK(t, err, "QP.Query")
-		return a.APM == ci.APMArmed
+	drops := func() int { return int(pkeyErrors(t, p.A.QP.CA)) + int(pkeyErrors(t, p.B.QP.CA)) }
+	send := func(from, to *kit.End, dropped int) { // for the old P_Key, by right
+		before := drops()
+		to.Recv(to.RecvWR(1, 0, 64))
+		from.Send(from.SendWR(1, 64, 64))
+		wc := from.CQ.Wait(1)[0]
+		if n := drops() - before; wc.Status != ci.WCSuccess && n > dropped {
+			t.Failf("a message over an alternate path with another P_Key", "packets with the P_Key of that path",
+				"%v, and %d packets that a port dropped for their P_Key", wc.Status, n)
+		}
+		if wc.Status != ci.WCSuccess {
+			t.Fail(validate.Failure{Where: "a message of a connection with an alternate path",
+				Expected: ci.WCSuccess.String(), Got: wc.Status.String(), Doubt: kit.DoubtOf(wc.Status)})
+		}
+		to.RecvCQ.WaitOK(1)
 	}
-	for range 4 {
-		p.A.Exchange(p.B, 100)
-		p.B.Exchange(p.A, 100)
-	}
-	kit.True(t, isArmed(p.A) && isArmed(p.B), "QPAttr.APM after four messages in each direction", "Armed", "not")
-	kit.OK(t, p.A.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}), "QP.Modify of an armed QP to Migrated")
-	p.A.Exchange(p.B, 100)
-	p.B.Exchange(p.A, 100)
-	setPKeys(t, p.A.QP.CA, 0x8777, 0x8123)
-	p.A.Exchange(p.B, 100)
-	p.B.Exchange(p.A, 100)
-	for _, e := range []*kit.End{p.A, p.B} {
-		a, err := e.Query()
-		kit.OK(t, err, "QP.Query")
-		kit.Equal(t, "QPAttr.Primary.PKeyIndex after the migration", a.Primary.PKeyIndex, 1)
+	for _, isRequested := range []bool{true, false} {
+		for i, e := range ends {
+			setPKeys(t, e.QP.CA, old[0], 0x8123)
+			to := ci.Path{AV: e.QP.CA.AddressOf(ends[1-i].QP.CA), AckTimeout: e.Config.AckTimeout, PKeyIndex: 1}
+			kit.OK(t, e.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{Alternate: to, APM: ci.APMRearm}),
+				"QP.Modify of an alternate path with another P_Key")
+		}
+		for range 4 {
+			send(p.A, p.B, 0)
+			send(p.B, p.A, 0)
+		}
+		for _, e := range ends {
+			a, err := e.Query()
+			kit.OK(t, err, "QP.Query")
+			kit.Equal(t, "QPAttr.APM after four messages in each direction", a.APM, ci.APMArmed)
+		}
+		if isRequested {
+			kit.OK(t, p.A.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMMigrated}), "QP.Modify to Migrated")
+			send(p.A, p.B, 0)
+			send(p.B, p.A, 0)
+			setPKeys(t, p.A.QP.CA, 0x8777, 0x8123)
+		} else {
+			setPKeys(t, p.B.QP.CA, 0x8777, 0x8123)
+			send(p.A, p.B, 1+retries)
+		}
+		send(p.A, p.B, 0)
+		send(p.B, p.A, 0)
+		for _, e := range ends {
+			a, err := e.Query()
+			kit.OK(t, err, "QP.Query")
+			kit.Equal(t, "QPAttr.Primary.PKeyIndex after the migration", a.Primary.PKeyIndex, 1)
+		}
+		p.Reconnect()
 	}
 }
 

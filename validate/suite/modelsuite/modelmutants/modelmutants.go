@@ -39,7 +39,9 @@ func All() []mutant.Mutant {
 				}
 			}
 		})))
-	apm.Link = "direct"
+	shown := by("apm-pkey", one("shown-key", "CI-APM-02", "a path has its P_Key in Query, and sends the one before",
+		ci.CapAPM, tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &shownKey{QP: ciwrap.QP{QP: q}} })))
+	apm.Link, shown.Link = "direct", "direct"
 	return []mutant.Mutant{
 		late, limited, still,
 		one("resize-full", "CI-ResizeCQ-01", "Resize of a full CQ loses its newest entry", ci.CapResizeCQ,
@@ -96,7 +98,7 @@ func All() []mutant.Mutant {
 					}
 				}
 			}))),
-		apm, one("unmap-last", "CI-UnmapFMR-01", "UnmapFMRs leaves out the last of three", ci.CapFMR,
+		apm, shown, one("unmap-last", "CI-UnmapFMR-01", "UnmapFMRs leaves out the last of three", ci.CapFMR,
 			tap.PDs(func(p ciwrap.PD) ci.PD { return lazyUnmapper{p} })),
 		one("fmr-seven", "CI-MapFMR-02", "an FMR can be mapped seven times at most", ci.CapFMR,
 			tap.FMRs(func(f ciwrap.FMR) ci.FMR { return &fewMaps{FMR: f} })),
@@ -535,6 +537,33 @@ func modifying(change func() func(ci.QPField, *ci.QPAttr)) func(ci.HCA) ci.HCA {
 		f := change()
 		return tap.ModifyOf(q, c, func(_ ci.QPCreate, set ci.QPField, a *ci.QPAttr) { f(set, a) })
 	}})
+}
+
+// shownKey sends with the first P_Key on every alternate path, and shows the one that the consumer asked for.
+type shownKey struct {
+	ciwrap.QP
+	asked atomic.Uint32
+}
+
+func (q *shownKey) Modify(set ci.QPField, a ci.QPAttr) error {
+	if set&ci.QPFieldPKeyIndex != 0 {
+		q.asked.Store(uint32(a.Primary.PKeyIndex))
+	}
+	if set&ci.QPFieldAlternate != 0 {
+		q.asked.Store(uint32(a.Alternate.PKeyIndex))
+		a.Alternate.PKeyIndex = 0
+	}
+	return q.QP.Modify(set, a)
+}
+
+func (q *shownKey) Query() (ci.QPAttr, error) {
+	a, err := q.QP.Query()
+	if a.APM == ci.APMMigrated {
+		a.Primary.PKeyIndex = uint16(q.asked.Load())
+	} else {
+		a.Alternate.PKeyIndex = uint16(q.asked.Load())
+	}
+	return a, err
 }
 
 type lazyUnmapper struct{ ciwrap.PD }
