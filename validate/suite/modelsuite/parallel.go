@@ -161,8 +161,70 @@ func verbsOf(t *validate.T, ca *kit.CA) (names []string, verbs [][]verb) {
 				return made(f, err)
 			}}}
 	})
+	other := ca.CQ(pd, 16)
+	add("two of a kind", 0, func() []verb {
+		there, back := create, create
+		there.RecvCQ, back.SendCQ = other.CQ, other.CQ
+		list := []verb{
+			{"CreateQP with CQs 1 and 2", func() error { q, err := pd.CreateQP(there); return made(q, err) }},
+			{"CreateQP with CQs 2 and 1", func() error { q, err := pd.CreateQP(back); return made(q, err) }}}
+		if caps.Has(ci.CapFMR) {
+			var fmrs []ci.FMR
+			for range 2 {
+				f, err := pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12})
+				kit.OK(t, err, "PD.AllocFMR")
+				kit.Own(t, f, "FMR")
+				fmrs = append(fmrs, f)
+			}
+			list = append(list, verb{"UnmapFMRs 1 and 2", func() error { return pd.UnmapFMRs(fmrs) }},
+				verb{"UnmapFMRs 2 and 1", func() error { return pd.UnmapFMRs([]ci.FMR{fmrs[1], fmrs[0]}) }})
+		}
+		return list
+	})
 	return names, verbs
 }
+
+// crossing calls the verbs of all objects at the same time, each from callers goroutines. Verbs that take two locks in
+// different orders stop for ever when each has its first one. While other callers hold the second lock, a verb waits
+// for it with the first, so that this happens soon even if the verb takes one right after the other. The number of
+// calls depends on how long a verb takes, and not on how busy the machine is.
+func crossing(t *validate.T) {
+	const callers, usual = 2, 5 // calls of which the fastest shows how long one takes
+	ca := kit.Open(t)
+	names, verbs := verbsOf(t, ca)
+	var runs []func()
+	for k, list := range verbs {
+		for _, v := range list {
+			fastest := time.Hour
+			for range usual {
+				begin := time.Now()
+				_ = v.call()
+				fastest = min(fastest, time.Since(begin))
+			}
+			calls := min(max(int(crossingTime/max(fastest, 1)), leastCalls), mostCrossing)
+			for range callers {
+				runs = append(runs, func() {
+					for range calls {
+						err := v.call()
+						if _, full := errors.AsType[*validate.LimitError](err); err != nil && !full {
+							t.Report(validate.Failure{Where: "verbs at the same time", Expected: "success",
+								Got: names[k] + ": " + v.name + ": " + kit.Describe(err)})
+							return
+						}
+					}
+				})
+			}
+		}
+	}
+	for _, run := range runs {
+		t.Go(run)
+	}
+}
+
+const (
+	crossingTime = 20 * time.Millisecond
+	mostCrossing = 2000
+)
 
 // pairs runs every pair of verbs of an object at the same time, each of them also beside itself.
 func pairs(t *validate.T) {

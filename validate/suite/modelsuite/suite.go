@@ -4,9 +4,7 @@
 package modelsuite
 
 import (
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"ciddk/ci"
@@ -572,65 +570,6 @@ func remap(t *validate.T) {
 			p.WantWrite(fmt.Sprintf("page %d", i), r.Remote(uint64(i*size)+8), mem[n*size+8:n*size+40])
 		}
 	}
-}
-
-// crossing runs pairs of control verbs at the same time, in which each uses the objects of the other. Verbs that take
-// locks in different orders never return.
-func crossing(t *validate.T) {
-	const duration = time.Second
-	ca := kit.Open(t)
-	end := time.Now().Add(duration)
-	pd := ca.PD()
-	cqs := [2]*kit.CQ{ca.CQ(pd, 16), ca.CQ(pd, 16)}
-	c := kit.Options(ca, ca, kit.Type(ci.RC))
-	create := func(send, recv *kit.CQ) ci.QPCreate {
-		return ci.QPCreate{Type: ci.RC, QPCaps: c.Caps, SendCQ: send.CQ, RecvCQ: recv.CQ}
-	}
-	var wg sync.WaitGroup
-	run := func(f func() error) {
-		wg.Add(1)
-		t.Go(func() {
-			defer wg.Done()
-			for n := 0; n < leastCalls || time.Now().Before(end); n++ {
-				err := f()
-				if _, full := errors.AsType[*validate.LimitError](err); err != nil && !full {
-					t.Report(validate.Failure{Where: "control verbs in parallel", Expected: "success",
-						Got: kit.Describe(err)})
-					return
-				}
-			}
-		})
-	}
-	made := func(o ci.Object, err error) error {
-		if err != nil {
-			return err
-		}
-		return o.Destroy()
-	}
-	shared := [2]*kit.QP{ca.QP(pd, cqs[0], cqs[1]), ca.QP(pd, cqs[1], cqs[0])}
-	for i := range 2 {
-		for range 2 {
-			run(func() error { q, err := pd.CreateQP(create(cqs[i], cqs[1-i])); return made(q, err) })
-		}
-		run(func() error {
-			f, a := shared[i].InitAttr()
-			if err := shared[i].Modify(f, a); err != nil {
-				return err
-			}
-			return shared[i].Modify(ci.ToReset())
-		})
-		run(func() error { _, err := shared[i].Query(); return err })
-		if ca.Attr.Caps.Has(ci.CapResizeCQ) {
-			size := 16
-			run(func() error { size = 48 - size; _, err := cqs[i].Resize(ci.CQResize{Size: size}); return err })
-		}
-		run(func() error { _, err := cqs[i].Query(); return err })
-		mem := ci.Bytes(make([]byte, 64))
-		run(func() error { m, err := pd.RegisterMR(ci.MRCreate{Memory: mem}); return made(m, err) })
-	}
-	run(func() error { _, err := ca.Query(); return err })
-	run(func() error { p, err := ca.AllocatePD(ci.PDNormal); return made(p, err) })
-	wg.Wait()
 }
 
 // solicitedErrors arms the CQ of a send queue for solicited completions and has a send fail in each way. Completions

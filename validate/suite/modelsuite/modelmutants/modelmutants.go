@@ -50,8 +50,20 @@ func All() []mutant.Mutant {
 			ciwrap.Layer{AV: func(v ci.AV, a ci.AVAttr) ci.AV { return &shownAV{AV: ciwrap.AV{AV: v}, is: a} }})),
 		one("number-soon", "CI-Teardown-08", "the quarantine of a QP number is counted in 32 bits of nanoseconds", 0,
 			soonNumbers),
-		one("crossed-locks", "CI-Parallel-01", "CreateQP locks two CQs in the order of its arguments", 0,
-			crossedLocks),
+		by("locks", one("crossed-locks", "CI-Parallel-01", "CreateQP locks two CQs in the order of its arguments", 0,
+			tap.Layer(ciwrap.Layer{CQ: lockCQ, PD: lockingVerbs}))),
+		by("locks", one("srq-locks", "CI-Parallel-01", "Destroy of a QP locks its CQ and then its SRQ, Modify of the "+
+			"SRQ locks them the other way round", ci.CapSRQ, tap.Layer(ciwrap.Layer{CQ: lockCQ, QP: lockQP,
+			SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return &lockedSRQ{SRQ: ciwrap.SRQ{SRQ: s}} }}))),
+		by("locks", one("post-locks", "CI-Parallel-01", "Destroy of a QP locks its CQ and then its SRQ, PostRecv of the "+
+			"SRQ locks them the other way round", ci.CapSRQ, tap.Layer(ciwrap.Layer{CQ: lockCQ, QP: lockQP,
+			SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ {
+				return &lockedSRQ{SRQ: ciwrap.SRQ{SRQ: s}, inPost: true}
+			}}))),
+		by("locks", one("fmr-locks", "CI-Parallel-01", "UnmapFMRs locks FMRs in the order of its arguments", ci.CapFMR,
+			tap.Layer(ciwrap.Layer{PD: lockingVerbs, FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR {
+				return &lockedFMR{FMR: ciwrap.FMR{FMR: f}}
+			}}))),
 		one("unsolicited-errors", "CI-Notify-04", "errors of sends do not fire a CQ armed for solicited ones", 0,
 			tap.PDs(func(p ciwrap.PD) ci.PD { return deafPD{p} })),
 		one("early-drain", "CI-SQD-02", "SQ drained is raised while a READ is outstanding", 0, earlyDrain(ci.OpRead,
@@ -425,16 +437,75 @@ func (q *soonNumber) Destroy() error {
 	return err
 }
 
-// crossedLocks locks each CQ, and takes that of the send CQ before that of the receive CQ.
-func crossedLocks(h ci.HCA) ci.HCA {
-	return ciwrap.Wrap(h, ciwrap.Layer{
-		CQ: func(q ci.CQ, _ ci.CQCreate) ci.CQ { return &lockedCQ{CQ: ciwrap.CQ{CQ: q}} },
-		PD: func(p ci.PD, _ ci.PDType) ci.PD { return lockingPD{ciwrap.PD{PD: p}} }})
+// lockCQ and the other functions of its kind add a lock to objects. A verb takes one lock right after the other.
+func lockCQ(q ci.CQ, _ ci.CQCreate) ci.CQ { return &lockedCQ{CQ: ciwrap.CQ{CQ: q}} }
+
+func lockingVerbs(p ci.PD, _ ci.PDType) ci.PD { return lockingPD{ciwrap.PD{PD: p}} }
+
+func lockQP(q ci.QP, c ci.QPCreate) ci.QP {
+	srq, ok := c.SRQ.(*lockedSRQ)
+	if !ok {
+		return q
+	}
+	cq, _ := c.RecvCQ.(*lockedCQ)
+	srq.cq.Store(cq)
+	return lockingQP{ciwrap.QP{QP: q}, cq, srq}
 }
 
 type lockedCQ struct {
 	ciwrap.CQ
 	mu sync.Mutex
+}
+
+type lockedFMR struct {
+	ciwrap.FMR
+	mu sync.Mutex
+}
+
+type lockedSRQ struct {
+	ciwrap.SRQ
+	mu     sync.Mutex
+	inPost bool
+	cq     atomic.Pointer[lockedCQ] // of the newest QP
+}
+
+// lock locks the SRQ and then the CQ.
+func (s *lockedSRQ) lock() (unlock func()) {
+	s.mu.Lock()
+	q := s.cq.Load()
+	if q == nil {
+		return s.mu.Unlock
+	}
+	q.mu.Lock()
+	return func() { q.mu.Unlock(); s.mu.Unlock() }
+}
+
+func (s *lockedSRQ) Modify(set ci.SRQField, a ci.SRQAttr) error {
+	if !s.inPost {
+		defer s.lock()()
+	}
+	return s.SRQ.Modify(set, a)
+}
+
+func (s *lockedSRQ) PostRecv(wrs []ci.RecvWR) (int, error) {
+	if s.inPost {
+		defer s.lock()()
+	}
+	return s.SRQ.PostRecv(wrs)
+}
+
+type lockingQP struct {
+	ciwrap.QP
+	cq  *lockedCQ
+	srq *lockedSRQ
+}
+
+func (q lockingQP) Destroy() error {
+	q.cq.mu.Lock()
+	defer q.cq.mu.Unlock()
+	q.srq.mu.Lock()
+	defer q.srq.mu.Unlock()
+	return q.QP.Destroy()
 }
 
 type lockingPD struct{ ciwrap.PD }
@@ -445,11 +516,20 @@ func (p lockingPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	if ok && ok2 && a != b {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		runtime.Gosched() // a driver does something with the first CQ
 		b.mu.Lock()
 		defer b.mu.Unlock()
 	}
 	return p.PD.CreateQP(c)
+}
+
+func (p lockingPD) UnmapFMRs(list []ci.FMR) error {
+	for _, f := range list {
+		if f, ok := f.(*lockedFMR); ok {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+		}
+	}
+	return p.PD.UnmapFMRs(list)
 }
 
 // deafPD creates CQs that do not call back for a send with an error if they are armed for solicited completions.
