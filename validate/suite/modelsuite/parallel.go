@@ -3,8 +3,6 @@ package modelsuite
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,11 +19,15 @@ type verb struct {
 	call func() error
 }
 
-// Two verbs run beside each other for mostCalls calls of each, or for pairTime and at least leastCalls.
+// Two verbs run beside each other until enoughCalls of each were, or mostCalls, or for pairTime and leastCalls. Slow
+// ones, such as those of another process, are beside each other more easily.
 const (
-	pairTime   = 40 * time.Millisecond
-	leastCalls = 30
-	mostCalls  = 2000
+	enoughCalls  = 1000
+	leastCalls   = 30
+	mostCalls    = 20 * enoughCalls
+	pairTime     = 400 * time.Millisecond
+	slowCall     = 30 * time.Microsecond
+	slowPairTime = 20 * time.Millisecond
 )
 
 // verbsOf returns the verbs of one object of each kind that the adapter has, and of the object's users. Each succeeds
@@ -162,69 +164,25 @@ func verbsOf(t *validate.T, ca *kit.CA) (names []string, verbs [][]verb) {
 			}}}
 	})
 	other := ca.CQ(pd, 16)
-	add("two of a kind", 0, func() []verb {
+	add("two CQs", 0, func() []verb {
 		there, back := create, create
 		there.RecvCQ, back.SendCQ = other.CQ, other.CQ
-		list := []verb{
-			{"CreateQP with CQs 1 and 2", func() error { q, err := pd.CreateQP(there); return made(q, err) }},
+		return []verb{{"CreateQP with CQs 1 and 2", func() error { q, err := pd.CreateQP(there); return made(q, err) }},
 			{"CreateQP with CQs 2 and 1", func() error { q, err := pd.CreateQP(back); return made(q, err) }}}
-		if caps.Has(ci.CapFMR) {
-			var fmrs []ci.FMR
-			for range 2 {
-				f, err := pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12})
-				kit.OK(t, err, "PD.AllocFMR")
-				kit.Own(t, f, "FMR")
-				fmrs = append(fmrs, f)
-			}
-			list = append(list, verb{"UnmapFMRs 1 and 2", func() error { return pd.UnmapFMRs(fmrs) }},
-				verb{"UnmapFMRs 2 and 1", func() error { return pd.UnmapFMRs([]ci.FMR{fmrs[1], fmrs[0]}) }})
+	})
+	add("two FMRs", ci.CapFMR, func() []verb {
+		var fmrs []ci.FMR
+		for range 2 {
+			f, err := pd.AllocFMR(ci.FMRCreate{MaxPages: 1, MaxMaps: 1, PageShift: 12})
+			kit.OK(t, err, "PD.AllocFMR")
+			kit.Own(t, f, "FMR")
+			fmrs = append(fmrs, f)
 		}
-		return list
+		return []verb{{"UnmapFMRs 1 and 2", func() error { return pd.UnmapFMRs(fmrs) }},
+			{"UnmapFMRs 2 and 1", func() error { return pd.UnmapFMRs([]ci.FMR{fmrs[1], fmrs[0]}) }}}
 	})
 	return names, verbs
 }
-
-// crossing calls the verbs of all objects at the same time, each from callers goroutines. Verbs that take two locks in
-// different orders stop for ever when each has its first one. While other callers hold the second lock, a verb waits
-// for it with the first, so that this happens soon even if the verb takes one right after the other. The number of
-// calls depends on how long a verb takes, and not on how busy the machine is.
-func crossing(t *validate.T) {
-	const callers, usual = 2, 5 // calls of which the fastest shows how long one takes
-	ca := kit.Open(t)
-	names, verbs := verbsOf(t, ca)
-	var runs []func()
-	for k, list := range verbs {
-		for _, v := range list {
-			fastest := time.Hour
-			for range usual {
-				begin := time.Now()
-				_ = v.call()
-				fastest = min(fastest, time.Since(begin))
-			}
-			calls := min(max(int(crossingTime/max(fastest, 1)), leastCalls), mostCrossing)
-			for range callers {
-				runs = append(runs, func() {
-					for range calls {
-						err := v.call()
-						if _, full := errors.AsType[*validate.LimitError](err); err != nil && !full {
-							t.Report(validate.Failure{Where: "verbs at the same time", Expected: "success",
-								Got: names[k] + ": " + v.name + ": " + kit.Describe(err)})
-							return
-						}
-					}
-				})
-			}
-		}
-	}
-	for _, run := range runs {
-		t.Go(run)
-	}
-}
-
-const (
-	crossingTime = 20 * time.Millisecond
-	mostCrossing = 2000
-)
 
 // pairs runs every pair of verbs of an object at the same time, each of them also beside itself.
 func pairs(t *validate.T) {
@@ -242,48 +200,37 @@ func pairs(t *validate.T) {
 	}
 }
 
-// A meeting lets goroutines call verbs at the same time, however the machine schedules them. Calls that take long are
-// beside each other without it.
-type meeting struct {
-	size    int64
-	arrived atomic.Int64
-	usual   atomic.Int64 // nanoseconds of a call
-	left    atomic.Bool  // one of them has ended
-}
-
-const longCall = 50 * time.Microsecond
-
-// wait returns when all have called it as often, and a random time later that is at most twice as long as a call.
-func (m *meeting) wait(rnd *rand.Rand) {
-	round := (m.arrived.Add(1) + m.size - 1) / m.size * m.size
-	isFast := func() bool { return m.usual.Load() < int64(longCall) }
-	for m.arrived.Load() < round && !m.left.Load() && isFast() {
-		runtime.Gosched()
-	}
-	if isFast() {
-		begin := time.Now()
-		for d := time.Duration(rnd.Int64N(2*m.usual.Load() + 1)); time.Since(begin) < d; {
-		}
-	}
-}
-
-// beside runs two verbs at the same time, many times. Objects that the adapter has no room for are no failure.
+// beside runs two verbs at the same time until enough calls of each were beside one of the other, however the machine
+// schedules them. Verbs that take two locks in different orders stop for ever when each has its first one. Objects that
+// the adapter has no room for are no failure.
 func beside(t *validate.T, object string, list ...verb) {
 	var wg sync.WaitGroup
-	end := time.Now().Add(pairTime)
-	m := &meeting{size: int64(len(list))}
+	calls := make([]atomic.Int64, len(list))
+	var open atomic.Int64 // how many have not called often enough
+	open.Store(int64(len(list)))
+	begin := time.Now()
 	for i, v := range list {
 		wg.Add(1)
-		rnd := rand.New(rand.NewPCG(t.Seed(), uint64(i)))
+		other := &calls[len(list)-1-i]
 		t.Go(func() {
 			defer wg.Done()
-			defer m.left.Store(true)
-			isOver := func(n int) bool { return n >= mostCalls || n >= leastCalls && time.Now().After(end) }
-			for n := 0; !isOver(n) && t.Context().Err() == nil; n++ {
-				m.wait(rnd)
-				begin := time.Now()
+			defer open.Store(0)
+			isEnough, fastest := false, pairTime
+			isOver := func() bool {
+				now := time.Since(begin)
+				return open.Load() <= 0 || now > pairTime || fastest > slowCall && now > slowPairTime
+			}
+			for n, met := 0, 0; (n < leastCalls || !isOver()) && t.Context().Err() == nil; n++ {
+				before, from := other.Load(), time.Now()
 				err := v.call()
-				m.usual.Add((int64(time.Since(begin)) - m.usual.Load()) / 8)
+				fastest = min(fastest, time.Since(from))
+				if calls[i].Add(1); other.Load() != before {
+					met++
+				}
+				if !isEnough && (met >= enoughCalls || n >= mostCalls) {
+					isEnough = true
+					open.Add(-1)
+				}
 				if _, full := errors.AsType[*validate.LimitError](err); err != nil && !full {
 					t.Report(validate.Failure{Where: object + ": " + list[0].name + " and " + list[1].name,
 						Expected: "success, as in any order of the calls", Got: v.name + ": " + kit.Describe(err)})

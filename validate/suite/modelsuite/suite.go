@@ -71,8 +71,6 @@ func Suite() validate.Suite {
 				Links: []ci.Link{ci.LinkInfiniBand}, HCAs: 2}, "CI-APM-02"), validate.FeatureAPM),
 			with(rc("fmr-remap", "an FMR that is mapped again has the new pages only", remap,
 				validate.Needs{Caps: ci.CapFMR}, "CI-MapFMR-01"), validate.FeatureMROpt),
-			final(rc("locks", "control verbs on shared objects from several goroutines", crossing, validate.Needs{},
-				parallel.ID)),
 			final(patient(rc("verb-pairs", "each pair of verbs of an object at the same time", pairs, validate.Needs{},
 				parallel.ID), 30*time.Second)),
 			final(rc("traffic", "posts and polls of one queue from several goroutines", traffic, validate.Needs{},
