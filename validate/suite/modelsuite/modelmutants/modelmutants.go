@@ -50,18 +50,17 @@ func All() []mutant.Mutant {
 			ciwrap.Layer{AV: func(v ci.AV, a ci.AVAttr) ci.AV { return &shownAV{AV: ciwrap.AV{AV: v}, is: a} }})),
 		one("number-soon", "CI-Teardown-08", "the quarantine of a QP number is counted in 32 bits of nanoseconds", 0,
 			soonNumbers),
-		by("verb-pairs", one("crossed-locks", "CI-Parallel-01", "CreateQP locks two CQs in the order of its arguments", 0,
+		by("verb-pairs", one("crossed-locks", "CI-Parallel-01",
+			"CreateQP locks two CQs in the order of its arguments", 0,
 			tap.Layer(ciwrap.Layer{CQ: lockCQ, PD: lockingVerbs}))),
-		by("verb-pairs", one("srq-locks", "CI-Parallel-01", "Destroy of a QP locks its CQ and then its SRQ, Modify of the "+
-			"SRQ locks them the other way round", ci.CapSRQ, tap.Layer(ciwrap.Layer{CQ: lockCQ, QP: lockQP,
-			SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return &lockedSRQ{SRQ: ciwrap.SRQ{SRQ: s}} }}))),
-		by("verb-pairs", one("post-locks", "CI-Parallel-01", "Destroy of a QP locks its CQ and then its SRQ, PostRecv of the "+
-			"SRQ locks them the other way round", ci.CapSRQ, tap.Layer(ciwrap.Layer{CQ: lockCQ, QP: lockQP,
-			SRQ: func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ {
-				return &lockedSRQ{SRQ: ciwrap.SRQ{SRQ: s}, inPost: true}
-			}}))),
-		by("verb-pairs", one("fmr-locks", "CI-Parallel-01", "UnmapFMRs locks FMRs in the order of its arguments", ci.CapFMR,
-			tap.Layer(ciwrap.Layer{PD: lockingVerbs, FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR {
+		by("verb-pairs", one("srq-locks", "CI-Parallel-01",
+			"Destroy of a QP locks its CQ and then its SRQ, Modify of the SRQ the SRQ first", ci.CapSRQ,
+			tap.Layer(ciwrap.Layer{CQ: lockCQ, QP: lockQP, SRQ: lockSRQ(false)}))),
+		by("verb-pairs", one("post-locks", "CI-Parallel-01",
+			"Destroy of a QP locks its CQ and then its SRQ, PostRecv of the SRQ the SRQ first", ci.CapSRQ,
+			tap.Layer(ciwrap.Layer{CQ: lockCQ, QP: lockQP, SRQ: lockSRQ(true)}))),
+		by("verb-pairs", one("fmr-locks", "CI-Parallel-01", "UnmapFMRs locks FMRs in the order of its arguments",
+			ci.CapFMR, tap.Layer(ciwrap.Layer{PD: lockingVerbs, FMR: func(f ci.FMR, _ ci.FMRCreate) ci.FMR {
 				return &lockedFMR{FMR: ciwrap.FMR{FMR: f}}
 			}}))),
 		one("unsolicited-errors", "CI-Notify-04", "errors of sends do not fire a CQ armed for solicited ones", 0,
@@ -441,6 +440,10 @@ func (q *soonNumber) Destroy() error {
 func lockCQ(q ci.CQ, _ ci.CQCreate) ci.CQ { return &lockedCQ{CQ: ciwrap.CQ{CQ: q}} }
 
 func lockingVerbs(p ci.PD, _ ci.PDType) ci.PD { return lockingPD{ciwrap.PD{PD: p}} }
+
+func lockSRQ(inPost bool) func(ci.SRQ, ci.SRQCreate) ci.SRQ {
+	return func(s ci.SRQ, _ ci.SRQCreate) ci.SRQ { return &lockedSRQ{SRQ: ciwrap.SRQ{SRQ: s}, inPost: inPost} }
+}
 
 func lockQP(q ci.QP, c ci.QPCreate) ci.QP {
 	srq, ok := c.SRQ.(*lockedSRQ)
