@@ -77,7 +77,7 @@ func (e *endpoint) setState(s ci.QPState) {
 // a state in which posts are taken afterwards: a poster that sees the state sees the ring.
 func (e *endpoint) makeSendRing() {
 	e.lateSQ = false
-	sq, err := e.dev.cfg.Rings.SendRing(max(e.caps.SendDepth, 1), e.caps.SendSGE, e.caps.MaxInline, nil)
+	sq, err := e.dev.cfg.Rings.SendRing(e.caps.SendDepth, e.caps.SendSGE, e.caps.MaxInline, nil)
 	if err == nil { // else posts find it full
 		e.sq = sq
 	}

@@ -190,8 +190,8 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	rings := d.rings()
 	if s, ok := rings.(RingSizes); ok && c.User == nil {
 		q.sq, q.lateSQ = noSendRing{}, true
-		depth, err = s.SendRingDepth(max(c.SendDepth, 1), c.SendSGE, c.MaxInline)
-	} else if q.sq, err = rings.SendRing(max(c.SendDepth, 1), c.SendSGE, c.MaxInline, c.User); err == nil {
+		depth, err = s.SendRingDepth(c.SendDepth, c.SendSGE, c.MaxInline)
+	} else if q.sq, err = rings.SendRing(c.SendDepth, c.SendSGE, c.MaxInline, c.User); err == nil {
 		depth = q.sq.Depth()
 	}
 	if err != nil {
@@ -199,19 +199,15 @@ func (d *PD) newQP(verb string, c ci.QPCreate) (_ *QP, err error) {
 	}
 	q.states, _ = q.sq.(SharedSendRing)
 	undo = append(undo, func() { freeRing(q.sq) })
-	if c.SendDepth > 0 {
-		q.caps.SendDepth = depth
-	}
+	q.caps.SendDepth = depth
 	if q.srq == nil {
-		if q.rq, err = rings.RecvRing(max(c.RecvDepth, 1), c.RecvSGE, c.User); err != nil {
+		if q.rq, err = rings.RecvRing(c.RecvDepth, c.RecvSGE, c.User); err != nil {
 			return nil, failErr(verb, ci.InsufficientResources, err)
 		}
 		undo = append(undo, func() { freeRing(q.rq) })
 		q.source = q.rq
 		q.takes, _ = q.rq.(RecvBatch)
-		if c.RecvDepth > 0 {
-			q.caps.RecvDepth = q.rq.Depth()
-		}
+		q.caps.RecvDepth = q.rq.Depth()
 	} else {
 		q.caps.RecvSGE = q.srq.maxSGE
 	}

@@ -112,11 +112,14 @@ func (h *HCA) createQP(pd ibv.PD, init ibv.QPInitAttr, send, recv ibv.CQ, srq ib
 	if init.Type != ibv.QPTypeUD {
 		ops |= 1<<ibv.WRWrite | 1<<ibv.WRWriteImm
 		if h.claims().Has(ci.CapMW2) {
-			ops |= 1<<ibv.WRSendInv | 1<<ibv.WRLocalInv | 1<<ibv.WRBindMW
+			ops |= 1<<ibv.WRLocalInv | 1<<ibv.WRBindMW
 		}
 	}
 	if init.Type == ibv.QPTypeRC {
 		ops |= 1<<ibv.WRRead | 1<<ibv.WRCompareSwap | 1<<ibv.WRFetchAdd
+		if h.claims().Has(ci.CapMW2) {
+			ops |= 1 << ibv.WRSendInv
+		}
 	}
 	if q, caps, err = h.dev.CreateExtendedQP(pd, init, send, recv, srq, ops); err != nil {
 		return q, nil, caps, err

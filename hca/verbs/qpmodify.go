@@ -142,7 +142,7 @@ func (q *qp) modifyStatus(err error, set ci.QPField, a *ci.QPAttr) ci.Status {
 	case set&ci.QPFieldPKeyIndex != 0 && !q.isPKey(max(a.Port, v.PortNum, 1), a.Primary.PKeyIndex),
 		set&ci.QPFieldAlternate != 0 && !q.isPKey(a.Alternate.AV.Port, a.Alternate.PKeyIndex):
 		return ci.InvalidPKey
-	case set&ci.QPFieldAPM != 0 && isMigration(q.create.Type, from, set) &&
+	case set&ci.QPFieldAPM != 0 && isMigration(q.create.Type, from, to, set) &&
 		(a.APM == ci.APMArmed || v.PathMigState != 0 || set&ci.QPFieldAlternate == 0):
 		return ci.InvalidAPMState
 	}
@@ -151,7 +151,10 @@ func (q *qp) modifyStatus(err error, set ci.QPField, a *ci.QPAttr) ci.Status {
 
 // isMigration reports whether a transition from a state takes these fields, of which one is that of the migration
 // state (IBTA volume 1, table 91): otherwise the provider has rejected another field.
-func isMigration(t ci.QPType, from ci.QPState, set ci.QPField) bool {
+func isMigration(t ci.QPType, from, to ci.QPState, set ci.QPField) bool {
+	if to != ci.QPRTS && to != from {
+		return false
+	}
 	live := ci.QPFieldState | ci.QPFieldCurrentState | ci.QPFieldAccess | ci.QPFieldAlternate | ci.QPFieldAPM
 	drained, need := ci.QPFieldPrimary|ci.QPFieldPKeyIndex, ci.QPFieldsUCRTS
 	if t == ci.RC {

@@ -177,6 +177,9 @@ func (q *QP) PostSend(wrs []ci.SendWR, refs []Ref, n int, err error) *Violation 
 func (q *QP) takeSend(wr ci.SendWR, ref Ref) {
 	r := &request{SendWR: wr, sgl: slices.Clone(wr.SGL), to: wr.To, seq: q.posted[0], life: q.life,
 		bind: ref.bindOf(&wr), fast: ref.Fast}
+	if r.bind != nil {
+		r.bind.w.isUsed = true
+	}
 	if wr.Inline != nil {
 		r.inline = known(wr.Inline)
 	}

@@ -15,7 +15,7 @@ type MW struct {
 	Key  ci.Key // that the last bind that was executed gave it
 
 	drawn []ci.Key // type 1: keys of binds that are posted and not executed
-	// isUsed is set by the first bind. A driver learns of binds from completions, which one without a completion does
+	// isUsed is set when the first bind is posted. A driver learns of binds from completions, which one without a completion does
 	// not have, and no source says what Query shows of one that was flushed: libibverbs changes the key at the post.
 	isUsed bool
 	bound  *Region // what it grants, or nil
@@ -261,7 +261,6 @@ func (q *QP) executeLocal(r *request) (ci.WCStatus, Rule) {
 		return ci.WCBindErr, rule
 	}
 	w.unbind()
-	w.isUsed = true
 	if drawn {
 		w.drawn = w.drawn[1:]
 		w.Key = b.key

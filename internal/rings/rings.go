@@ -28,7 +28,7 @@ var (
 // SendRingBytes returns the number of bytes that SendRing allocates for a queue, and for the side table of address
 // vectors that datagrams need.
 func (RXE) SendRingBytes(depth, sge, inline int) int64 {
-	slots, shift := sendGeometry(max(depth, 1), sge, inline)
+	slots, shift := sendGeometry(depth, sge, inline)
 	return int64(queueSize(slots, shift)) + int64(slots)*sideBytes
 }
 
@@ -37,7 +37,7 @@ func (RXE) SendRingDepth(depth, sge, inline int) (int, error) {
 	if err := checkSend(depth, sge, inline, nil); err != nil {
 		return 0, err
 	}
-	slots, _ := sendGeometry(max(depth, 1), sge, inline)
+	slots, _ := sendGeometry(depth, sge, inline)
 	return slots - 1, nil
 }
 
@@ -47,7 +47,7 @@ const sideBytes = 8 + 8 + 1
 
 // RecvRingBytes returns the number of bytes that RecvRing allocates for a queue.
 func (RXE) RecvRingBytes(depth, sge int) int64 {
-	return int64(queueSize(recvGeometry(max(depth, 1), sge)))
+	return int64(queueSize(recvGeometry(depth, sge)))
 }
 
 // CompletionRingBytes returns the number of bytes that CompletionRing allocates for a queue.
@@ -64,7 +64,6 @@ func (r RXE) SendRing(depth, sge, inline int, ub *ci.UserBuffer) (rvt.SendRing, 
 	if err := checkSend(depth, sge, inline, ub); err != nil {
 		return nil, err
 	}
-	depth = max(depth, 1)
 	b, err := r.bytes("PD.CreateQP", queueSize(sendGeometry(depth, sge, inline)))
 	if err != nil {
 		return nil, err
@@ -77,7 +76,6 @@ func (r RXE) RecvRing(depth, sge int, ub *ci.UserBuffer) (rvt.RecvRing, error) {
 	if err := check("PD.CreateQP", depth, sge, ub); err != nil {
 		return nil, err
 	}
-	depth = max(depth, 1)
 	b, err := r.bytes("PD.CreateQP", queueSize(recvGeometry(depth, sge)))
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func (s Shape) Bytes() int { return queueSize(int(s.Slots), uint8(s.Shift)) }
 
 // ok reports whether a queue of the shape, with slots of at least least bytes, can be opened over n bytes.
 func (s Shape) ok(least uint64, n int) bool {
-	if s.Slots < 2 || s.Slots > 2*maxDepth || s.Slots&(s.Slots-1) != 0 || s.Shift > 16 || s.SGE > maxSGE ||
+	if s.Slots < 1 || s.Slots > 2*maxDepth || s.Slots&(s.Slots-1) != 0 || s.Shift > 16 || s.SGE > maxSGE ||
 		s.Data > maxInline {
 		return false
 	}
@@ -49,7 +49,7 @@ func SendShape(depth, sge, inline int) (Shape, error) {
 	if err := checkSend(depth, sge, inline, nil); err != nil {
 		return Shape{}, err
 	}
-	slots, shift := sendGeometry(max(depth, 1), sge, inline)
+	slots, shift := sendGeometry(depth, sge, inline)
 	return Shape{uint32(slots), uint32(shift), uint32(sge), uint32(inline)}, nil
 }
 
@@ -58,7 +58,7 @@ func RecvShape(depth, sge int) (Shape, error) {
 	if err := check("PD.CreateQP", depth, sge, nil); err != nil {
 		return Shape{}, err
 	}
-	slots, shift := recvGeometry(max(depth, 1), sge)
+	slots, shift := recvGeometry(depth, sge)
 	return Shape{uint32(slots), uint32(shift), uint32(sge), 0}, nil
 }
 

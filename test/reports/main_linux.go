@@ -109,15 +109,15 @@ func (r *result) write(dir string, s *subject) error {
 		return err
 	}
 	var rep struct {
-		Driver  any `json:"driver"`
-		Verdict any `json:"verdict"`
+		Identity any `json:"identity"`
+		Verdict  any `json:"verdict"`
 	}
 	if err := json.Unmarshal(r.report, &rep); err != nil {
 		return fmt.Errorf("the report of the certifier: %w", err)
 	}
 	commit, _ := exec.Command("git", "-C", dir, "rev-parse", "--short", "HEAD").Output() // none outside of a clone
 	p := product{s.title, r.kernel, r.library, time.Now().Format(time.DateOnly),
-		cmp.Or(strings.TrimSpace(string(commit)), "unknown"), r.took.Round(time.Second).String(), rep.Driver,
+		cmp.Or(strings.TrimSpace(string(commit)), "unknown"), r.took.Round(time.Second).String(), rep.Identity,
 		rep.Verdict}
 	b, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
