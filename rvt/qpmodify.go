@@ -4,95 +4,9 @@ import (
 	"fmt"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/wire"
 )
-
-// fields are the attributes that a transition needs, and those that it may set (IBTA volume 1, 11.2.5.2, tables 91 to
-// 94).
-type fields struct{ need, may ci.QPField }
-
-type transition struct{ from, to ci.QPState }
-
-// The fields of the three services. A transition that is not listed fails with InvalidQPState. Every state goes to
-// Reset and to Error without attributes. Special QPs are datagram QPs whose port is set at their creation.
-var (
-	rcTransitions = map[transition]fields{
-		{ci.QPReset, ci.QPInit}: {need: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
-		{ci.QPInit, ci.QPInit}:  {may: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
-		{ci.QPInit, ci.QPRTR}: {
-			need: ci.QPFieldPrimary | ci.QPFieldMTU | ci.QPFieldDestNum | ci.QPFieldRQPSN | ci.QPFieldRespRes |
-				ci.QPFieldMinRNRTimer,
-			may: ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldPKeyIndex},
-		{ci.QPRTR, ci.QPRTS}: {
-			need: ci.QPFieldSQPSN | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry |
-				ci.QPFieldInitDepth,
-			may: ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldMinRNRTimer | ci.QPFieldAPM},
-		{ci.QPRTS, ci.QPRTS}: {may: rcLive},
-		{ci.QPRTS, ci.QPSQD}: {may: ci.QPFieldSQDEvent},
-		{ci.QPSQD, ci.QPSQD}: {may: rcLive | rcDrained},
-		{ci.QPSQD, ci.QPRTS}: {may: rcLive | rcDrained},
-	}
-	ucTransitions = map[transition]fields{
-		{ci.QPReset, ci.QPInit}: {need: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
-		{ci.QPInit, ci.QPInit}:  {may: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldAccess},
-		{ci.QPInit, ci.QPRTR}: {
-			need: ci.QPFieldPrimary | ci.QPFieldMTU | ci.QPFieldDestNum | ci.QPFieldRQPSN,
-			may:  ci.QPFieldAlternate | ci.QPFieldAccess | ci.QPFieldPKeyIndex},
-		{ci.QPRTR, ci.QPRTS}:     {need: ci.QPFieldSQPSN, may: ucLive},
-		{ci.QPRTS, ci.QPRTS}:     {may: ucLive},
-		{ci.QPRTS, ci.QPSQD}:     {may: ci.QPFieldSQDEvent},
-		{ci.QPSQD, ci.QPSQD}:     {may: ucLive | ucDrained},
-		{ci.QPSQD, ci.QPRTS}:     {may: ucLive | ucDrained},
-		{ci.QPSQError, ci.QPRTS}: {may: ci.QPFieldAccess},
-	}
-	udTransitions = map[transition]fields{
-		{ci.QPReset, ci.QPInit}:  {need: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldQKey},
-		{ci.QPInit, ci.QPInit}:   {may: ci.QPFieldPort | ci.QPFieldPKeyIndex | ci.QPFieldQKey},
-		{ci.QPInit, ci.QPRTR}:    {may: ci.QPFieldPKeyIndex | ci.QPFieldQKey},
-		{ci.QPRTR, ci.QPRTS}:     {need: ci.QPFieldSQPSN, may: ci.QPFieldQKey},
-		{ci.QPRTS, ci.QPRTS}:     {may: ci.QPFieldQKey},
-		{ci.QPRTS, ci.QPSQD}:     {may: ci.QPFieldSQDEvent},
-		{ci.QPSQD, ci.QPSQD}:     {may: ci.QPFieldQKey | ci.QPFieldPKeyIndex},
-		{ci.QPSQD, ci.QPRTS}:     {may: ci.QPFieldQKey | ci.QPFieldPKeyIndex},
-		{ci.QPSQError, ci.QPRTS}: {may: ci.QPFieldQKey},
-	}
-)
-
-const (
-	rcLive    = ci.QPFieldAccess | ci.QPFieldAlternate | ci.QPFieldAPM | ci.QPFieldMinRNRTimer
-	ucLive    = ci.QPFieldAccess | ci.QPFieldAlternate | ci.QPFieldAPM
-	ucDrained = ci.QPFieldPrimary | ci.QPFieldPort | ci.QPFieldPKeyIndex
-	rcDrained = ucDrained | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry |
-		ci.QPFieldInitDepth | ci.QPFieldRespRes
-
-	knownFields = ci.QPFieldRecvDepth<<1 - 1
-)
-
-// transitionFields returns the fields of a change of state, and whether it is allowed.
-func (q *QP) transitionFields(from, to ci.QPState) (fields, bool) {
-	if to == ci.QPReset || to == ci.QPError {
-		return fields{}, true
-	}
-	table := udTransitions
-	switch q.typ {
-	case ci.RC:
-		table = rcTransitions
-	case ci.UC:
-		table = ucTransitions
-	}
-	f, ok := table[transition{from, to}]
-	if q.typ == ci.QP0 || q.typ == ci.QP1 {
-		f.need &^= ci.QPFieldPort
-		f.may &^= ci.QPFieldPort
-		if from == ci.QPReset {
-			f.may |= ci.QPFieldPort
-		}
-	}
-	if to == ci.QPRTS { // the consumer may state the current state
-		f.may |= ci.QPFieldCurrentState
-	}
-	return f, ok
-}
 
 // paths are the compiled addresses of a Modify.
 type paths struct {
@@ -116,47 +30,11 @@ func (q *QP) Modify(set ci.QPField, a ci.QPAttr) error {
 		return fail(verb, ci.InvalidQPHandle)
 	}
 	from := q.current()
-	base := from
-	if from == ci.QPSQDraining {
-		base = ci.QPSQD
-	}
-	to := base
-	if set&ci.QPFieldState != 0 {
-		to = a.State
-	} else if from == ci.QPReset || from == ci.QPError {
-		return failf(verb, ci.InvalidQPState, "no attribute can change in "+from.String())
-	}
-	if set&^knownFields != 0 {
-		return failf(verb, ci.InvalidParameter, "unknown field")
-	}
-	rule, ok := q.transitionFields(base, to)
-	if !ok {
-		return failf(verb, ci.InvalidQPState, from.String()+" to "+to.String())
-	}
-	if set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0 {
-		return failf(verb, ci.Unsupported, "queue depths are fixed at create")
-	}
-	caps := q.dev.attr.Caps
-	if set&(ci.QPFieldAlternate|ci.QPFieldAPM) != 0 && !caps.Has(ci.CapAPM) {
-		return failf(verb, ci.Unsupported, "path migration")
-	}
-	if set&ci.QPFieldCurrentState != 0 && !caps.Has(ci.CapCurrentQPState) {
-		return failf(verb, ci.Unsupported, "current QP state")
+	to, err := driver.CheckModify(q.typ, q.dev.attr.Caps, from, set, &a)
+	if err != nil {
+		return err
 	}
 	given := set &^ ci.QPFieldState
-	if missing := rule.need &^ given; missing != 0 {
-		return failf(verb, ci.InvalidParameter, "missing "+fieldNames(missing))
-	}
-	if extra := given &^ (rule.need | rule.may); extra != 0 {
-		return failf(verb, ci.InvalidParameter, from.String()+" to "+to.String()+" takes no "+fieldNames(extra))
-	}
-	isCurrent := a.CurrentState == from || a.CurrentState == ci.QPSQD && from == ci.QPSQDraining
-	if set&ci.QPFieldCurrentState != 0 && !isCurrent {
-		return failf(verb, ci.InvalidQPState, "the QP is in "+from.String()+", not in "+a.CurrentState.String())
-	}
-	if from == ci.QPSQDraining && given&rcDrained != 0 {
-		return failf(verb, ci.InvalidQPState, "the send queue has not drained")
-	}
 	p := paths{port: q.port, altPort: q.altPort, route: q.route, altRt: q.altRt}
 	if err := q.checkValues(verb, given, &a, &p); err != nil {
 		return err
@@ -375,24 +253,4 @@ func (q *QP) flushPorts() {
 			p.queue.FlushQP(q.num)
 		}
 	}
-}
-
-// fieldNames returns the names of fields for an error message.
-func fieldNames(f ci.QPField) string {
-	s := ""
-	for i, n := range qpFieldNames {
-		if f&(1<<i) != 0 {
-			if s != "" {
-				s += ", "
-			}
-			s += n
-		}
-	}
-	return s
-}
-
-var qpFieldNames = [...]string{
-	"State", "CurrentState", "SQDEvent", "Access", "PKeyIndex", "Port", "QKey", "Primary", "MTU", "AckTimeout",
-	"RetryCount", "RNRRetry", "MinRNRTimer", "RQPSN", "SQPSN", "InitDepth", "RespRes", "DestNum", "Alternate",
-	"APM", "SendDepth", "RecvDepth",
 }

@@ -204,11 +204,11 @@ func TestModifyModel(t *testing.T) {
 					after, qerr := qp.Query()
 					require.NoError(t, qerr)
 					if want != ci.Success {
-						require.ErrorIs(t, err, want, "%s: set %s", before.State, fieldNames(set))
+						require.ErrorIs(t, err, want, "%s: set %#x", before.State, set)
 						require.Equal(t, before, after)
 						continue
 					}
-					require.NoError(t, err, "%s to %s: set %s", before.State, a.State, fieldNames(set))
+					require.NoError(t, err, "%s to %s: set %#x", before.State, a.State, set)
 					checkModified(t, set, &before, &a, &after)
 					if set&ci.QPFieldAlternate != 0 {
 						alternate = true
@@ -342,7 +342,7 @@ func checkModified(t *rapid.T, set ci.QPField, before, a, after *ci.QPAttr) {
 		want.State = a.State
 	}
 	want.CurrentState = want.State
-	require.Equal(t, want, *after, fmt.Sprint(fieldNames(set)))
+	require.Equal(t, want, *after, fmt.Sprintf("%#x", set))
 }
 
 // TestPostByState posts in every state.

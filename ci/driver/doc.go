@@ -1,6 +1,6 @@
 // Package driver has the parts of a driver of package ci that do not depend on the hardware: the delivery of callbacks,
-// the dependencies between objects, and the limits of an adapter. The drivers of the kit and the template use it; a
-// vendor's driver may.
+// the dependencies between objects, the limits of an adapter, and the states of QPs. The drivers of the kit and the
+// template use it; a vendor's driver may.
 //
 //	type cq struct {
 //		pd     *pd

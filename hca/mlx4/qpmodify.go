@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/internal/mlx4/fw"
 	"ciddk/internal/mlx4/prm"
 	"ciddk/internal/mlx4/queue"
@@ -12,91 +13,17 @@ import (
 // A transition is a change of state.
 type transition struct{ from, to ci.QPState }
 
-// A step is a transition that the adapter has: its command, and the attributes that it requires and allows.
-type step struct {
-	op        prm.Opcode
-	need, may ci.QPField
-}
-
-const (
-	migration = ci.QPFieldAlternate | ci.QPFieldAPM
-	rcLive    = ci.QPFieldAccess | ci.QPFieldMinRNRTimer | migration
-	ucLive    = ci.QPFieldAccess | migration
-	ucDrained = ci.QPFieldPrimary | ci.QPFieldPort | ci.QPFieldPKeyIndex
-	rcDrained = ucDrained | ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth |
-		ci.QPFieldRespRes
-
-	knownFields = ci.QPFieldRecvDepth<<1 - 1
-)
-
-// The transitions of the services (IBTA volume 1, 11.2.5.2, tables 91 to 94). Those to Reset and Error are not in the
-// tables: they are valid in every state and have no attributes. All others are InvalidQPState.
-var (
-	rcSteps = map[transition]step{
-		{ci.QPReset, ci.QPInit}: {prm.CmdRST2INIT, ci.QPFieldsInit, 0},
-		{ci.QPInit, ci.QPInit}:  {prm.CmdINIT2INIT, 0, ci.QPFieldsInit},
-		{ci.QPInit, ci.QPRTR}: {prm.CmdINIT2RTR, ci.QPFieldsRTR,
-			ci.QPFieldAccess | ci.QPFieldPKeyIndex | ci.QPFieldAlternate},
-		{ci.QPRTR, ci.QPRTS}: {prm.CmdRTR2RTS, ci.QPFieldsRTS, rcLive},
-		{ci.QPRTS, ci.QPRTS}: {prm.CmdRTS2RTS, 0, rcLive},
-		{ci.QPRTS, ci.QPSQD}: {prm.CmdRTS2SQD, 0, ci.QPFieldSQDEvent},
-		{ci.QPSQD, ci.QPSQD}: {prm.CmdSQD2SQD, 0, rcLive | rcDrained},
-		{ci.QPSQD, ci.QPRTS}: {prm.CmdSQD2RTS, 0, rcLive | rcDrained},
-	}
-	ucSteps = map[transition]step{
-		{ci.QPReset, ci.QPInit}: {prm.CmdRST2INIT, ci.QPFieldsInit, 0},
-		{ci.QPInit, ci.QPInit}:  {prm.CmdINIT2INIT, 0, ci.QPFieldsInit},
-		{ci.QPInit, ci.QPRTR}: {prm.CmdINIT2RTR, ci.QPFieldsUCRTR,
-			ci.QPFieldAccess | ci.QPFieldPKeyIndex | ci.QPFieldAlternate},
-		{ci.QPRTR, ci.QPRTS}:     {prm.CmdRTR2RTS, ci.QPFieldsUCRTS, ucLive},
-		{ci.QPRTS, ci.QPRTS}:     {prm.CmdRTS2RTS, 0, ucLive},
-		{ci.QPRTS, ci.QPSQD}:     {prm.CmdRTS2SQD, 0, ci.QPFieldSQDEvent},
-		{ci.QPSQD, ci.QPSQD}:     {prm.CmdSQD2SQD, 0, ucLive | ucDrained},
-		{ci.QPSQD, ci.QPRTS}:     {prm.CmdSQD2RTS, 0, ucLive | ucDrained},
-		{ci.QPSQError, ci.QPRTS}: {prm.CmdSQERR2RTS, 0, ci.QPFieldAccess},
-	}
-	udSteps = map[transition]step{
-		{ci.QPReset, ci.QPInit}:  {prm.CmdRST2INIT, ci.QPFieldsUDInit, 0},
-		{ci.QPInit, ci.QPInit}:   {prm.CmdINIT2INIT, 0, ci.QPFieldsUDInit},
-		{ci.QPInit, ci.QPRTR}:    {prm.CmdINIT2RTR, 0, ci.QPFieldPKeyIndex | ci.QPFieldQKey},
-		{ci.QPRTR, ci.QPRTS}:     {prm.CmdRTR2RTS, ci.QPFieldsUDRTS, ci.QPFieldQKey},
-		{ci.QPRTS, ci.QPRTS}:     {prm.CmdRTS2RTS, 0, ci.QPFieldQKey},
-		{ci.QPRTS, ci.QPSQD}:     {prm.CmdRTS2SQD, 0, ci.QPFieldSQDEvent},
-		{ci.QPSQD, ci.QPSQD}:     {prm.CmdSQD2SQD, 0, ci.QPFieldQKey | ci.QPFieldPKeyIndex},
-		{ci.QPSQD, ci.QPRTS}:     {prm.CmdSQD2RTS, 0, ci.QPFieldQKey | ci.QPFieldPKeyIndex},
-		{ci.QPSQError, ci.QPRTS}: {prm.CmdSQERR2RTS, 0, ci.QPFieldQKey},
-	}
-)
-
-// step returns the step of a change of state, and whether it is allowed.
-func (q *qp) step(from, to ci.QPState) (s step, ok bool) {
-	switch to {
-	case ci.QPReset:
-		return step{op: prm.Cmd2RST}, true
-	case ci.QPError:
-		return step{op: prm.Cmd2ERR}, true
-	}
-	t := transition{from, to}
-	switch q.create.Type {
-	case ci.RC:
-		s, ok = rcSteps[t]
-	case ci.UC:
-		s, ok = ucSteps[t]
-	default:
-		s, ok = udSteps[t]
-		if q.num < 2 { // the port is that of the create
-			s.need &^= ci.QPFieldPort
-			s.may &^= ci.QPFieldPort
-			if from == ci.QPReset {
-				s.may |= ci.QPFieldPort
-			}
-		}
-	}
-	s.need &^= ci.QPFieldState
-	if to == ci.QPRTS {
-		s.may |= ci.QPFieldCurrentState
-	}
-	return s, ok
+// commands are those of the transitions but for those to Reset and Error, which every state has.
+var commands = map[transition]prm.Opcode{
+	{ci.QPReset, ci.QPInit}:  prm.CmdRST2INIT,
+	{ci.QPInit, ci.QPInit}:   prm.CmdINIT2INIT,
+	{ci.QPInit, ci.QPRTR}:    prm.CmdINIT2RTR,
+	{ci.QPRTR, ci.QPRTS}:     prm.CmdRTR2RTS,
+	{ci.QPRTS, ci.QPRTS}:     prm.CmdRTS2RTS,
+	{ci.QPRTS, ci.QPSQD}:     prm.CmdRTS2SQD,
+	{ci.QPSQD, ci.QPSQD}:     prm.CmdSQD2SQD,
+	{ci.QPSQD, ci.QPRTS}:     prm.CmdSQD2RTS,
+	{ci.QPSQError, ci.QPRTS}: prm.CmdSQERR2RTS,
 }
 
 // Modify changes state and attributes. After an error nothing has changed. Status: InvalidQPState, Unsupported,
@@ -116,37 +43,17 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	if err != nil {
 		return firmwareError(verb, err)
 	}
-	base := from
+	service := q.create.Type
+	if q.num < 2 {
+		service = ci.QP0
+	}
+	to, err := driver.CheckModify(service, q.hca.claims, from, set, &a)
+	if err != nil {
+		return err
+	}
+	base, given := from, set&^ci.QPFieldState
 	if from == ci.QPSQDraining {
 		base = ci.QPSQD
-	}
-	to := base
-	switch {
-	case set&ci.QPFieldState != 0:
-		to = a.State
-	case from == ci.QPReset || from == ci.QPError:
-		return fail(verb, ci.InvalidQPState, "no attribute can change in "+from.String())
-	}
-	s, ok := q.step(base, to)
-	given := set &^ ci.QPFieldState
-	isCurrent := a.CurrentState == from || a.CurrentState == ci.QPSQD && from == ci.QPSQDraining
-	switch {
-	case set&^knownFields != 0:
-		return fail(verb, ci.InvalidParameter, "unknown field")
-	case !ok:
-		return fail(verb, ci.InvalidQPState, from.String()+" to "+to.String())
-	case set&(ci.QPFieldSendDepth|ci.QPFieldRecvDepth) != 0:
-		return fail(verb, ci.Unsupported, "queue depths are fixed at create")
-	case set&migration != 0 && !q.hca.claims.Has(ci.CapAPM):
-		return fail(verb, ci.Unsupported, "path migration is not claimed")
-	case s.need&^given != 0:
-		return fail(verb, ci.InvalidParameter, "a required attribute is missing")
-	case given&^(s.need|s.may) != 0:
-		return fail(verb, ci.InvalidParameter, "an attribute is not allowed in the transition")
-	case set&ci.QPFieldCurrentState != 0 && !isCurrent:
-		return fail(verb, ci.InvalidQPState, "the QP is in "+from.String()+", not in "+a.CurrentState.String())
-	case from == ci.QPSQDraining && given&rcDrained != 0:
-		return fail(verb, ci.InvalidQPState, "the send queue has not drained")
 	}
 	if err := q.checkRanges(verb, given, &a, base); err != nil {
 		return err
@@ -154,7 +61,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	if err := q.checkMigration(verb, given, &a); err != nil {
 		return err
 	}
-	if err := q.change(verb, s.op, from, to, given, &a); err != nil {
+	if err := q.change(verb, base, to, given, &a); err != nil {
 		return err
 	}
 	nothing(a.User)
@@ -162,7 +69,7 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 }
 
 // change executes a transition that has been checked.
-func (q *qp) change(verb string, op prm.Opcode, from, to ci.QPState, given ci.QPField, a *ci.QPAttr) error {
+func (q *qp) change(verb string, from, to ci.QPState, given ci.QPField, a *ci.QPAttr) error {
 	if to == ci.QPReset {
 		return q.reset(verb, from)
 	}
@@ -171,6 +78,10 @@ func (q *qp) change(verb string, op prm.Opcode, from, to ci.QPState, given ci.QP
 	next.State = to
 	if from == ci.QPReset && to == ci.QPError {
 		return q.resetToError(verb, &next)
+	}
+	op, ok := commands[transition{from, to}]
+	if !ok {
+		op = prm.Cmd2ERR
 	}
 	q.expectEvents(to, given, a)
 	if err := q.execute(op, given, &next, a.SQDEvent && given&ci.QPFieldSQDEvent != 0); err != nil {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/hca/verbs/internal/ibv"
 )
 
@@ -126,15 +127,12 @@ func (q *qp) modifyStatus(err error, set ci.QPField, a *ci.QPAttr) ci.Status {
 	if e != nil {
 		return ci.Success
 	}
-	from := stateOf(v.State, false)
-	to := from
-	if set&ci.QPFieldState != 0 {
-		to = a.State
+	from := stateOf(v.State, v.SQDraining != 0)
+	if _, err := driver.CheckModify(q.create.Type, q.hca.claims(), from, set, a); err != nil {
+		return ci.StatusOf(err)
 	}
 	ports := q.hca.attr.PhysPortCnt
 	switch {
-	case !isTransition(q.create.Type, from, to), set&ci.QPFieldCurrentState != 0 && a.CurrentState != from:
-		return ci.InvalidQPState
 	case set&ci.QPFieldPort != 0 && (a.Port < 1 || a.Port > ports),
 		set&ci.QPFieldPrimary != 0 && (a.Primary.AV.Port < 1 || a.Primary.AV.Port > ports),
 		set&ci.QPFieldAlternate != 0 && (a.Alternate.AV.Port < 1 || a.Alternate.AV.Port > ports):
@@ -142,57 +140,15 @@ func (q *qp) modifyStatus(err error, set ci.QPField, a *ci.QPAttr) ci.Status {
 	case set&ci.QPFieldPKeyIndex != 0 && !q.isPKey(max(a.Port, v.PortNum, 1), a.Primary.PKeyIndex),
 		set&ci.QPFieldAlternate != 0 && !q.isPKey(a.Alternate.AV.Port, a.Alternate.PKeyIndex):
 		return ci.InvalidPKey
-	case set&ci.QPFieldAPM != 0 && isMigration(q.create.Type, from, to, set) &&
+	case set&ci.QPFieldAPM != 0 &&
 		(a.APM == ci.APMArmed || v.PathMigState != 0 || set&ci.QPFieldAlternate == 0):
 		return ci.InvalidAPMState
 	}
 	return ci.InvalidParameter
 }
 
-// isMigration reports whether a transition from a state takes these fields, of which one is that of the migration
-// state (IBTA volume 1, table 91): otherwise the provider has rejected another field.
-func isMigration(t ci.QPType, from, to ci.QPState, set ci.QPField) bool {
-	if to != ci.QPRTS && to != from {
-		return false
-	}
-	live := ci.QPFieldState | ci.QPFieldCurrentState | ci.QPFieldAccess | ci.QPFieldAlternate | ci.QPFieldAPM
-	drained, need := ci.QPFieldPrimary|ci.QPFieldPKeyIndex, ci.QPFieldsUCRTS
-	if t == ci.RC {
-		live |= ci.QPFieldMinRNRTimer
-		need = ci.QPFieldsRTS
-		drained |= ci.QPFieldAckTimeout | ci.QPFieldRetryCount | ci.QPFieldRNRRetry | ci.QPFieldInitDepth |
-			ci.QPFieldRespRes
-	}
-	switch from {
-	case ci.QPRTR:
-		return set&need == need && set&^(need|live) == 0
-	case ci.QPRTS:
-		return set&^live == 0
-	case ci.QPSQD:
-		return set&^(live|drained) == 0
-	}
-	return false
-}
-
 // isPKey reports whether a port has a valid P_Key at an index.
 func (q *qp) isPKey(port uint8, index uint16) bool {
 	p, err := q.hca.port(port)
 	return err != nil || int(index) < len(p.PKeys) && p.PKeys[index]&0x7fff != 0
-}
-
-// isTransition reports whether IBTA volume 1, 10.3.1 has a change of state.
-func isTransition(t ci.QPType, from, to ci.QPState) bool {
-	switch to {
-	case ci.QPReset, ci.QPError:
-		return true
-	case ci.QPInit:
-		return from == ci.QPReset || from == ci.QPInit
-	case ci.QPRTR:
-		return from == ci.QPInit
-	case ci.QPRTS:
-		return from == ci.QPRTR || from == ci.QPRTS || from == ci.QPSQD || from == ci.QPSQError && t != ci.RC
-	case ci.QPSQD:
-		return from == ci.QPRTS || from == ci.QPSQD
-	}
-	return false
 }

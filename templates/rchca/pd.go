@@ -143,7 +143,7 @@ func (h *HCA) checkQP(verb string, c *ci.QPCreate) error {
 	switch {
 	case c.Type > ci.UD:
 		return fail(verb, ci.InvalidServiceType, "CreateSpecialQP creates special and raw QPs")
-	case transitions[c.Type] == nil:
+	case c.Type != ci.RC && (c.Type != ci.UD || !claims().Has(ci.CapUD)):
 		return fail(verb, ci.Unsupported, c.Type.String())
 	case c.Flags&^flags != 0:
 		return fail(verb, ci.InvalidParameter, "unknown flag")

@@ -4,45 +4,11 @@ import (
 	"net/netip"
 
 	"ciddk/ci"
+	"ciddk/ci/driver"
 	"ciddk/templates/rchca/userabi" // user.go
 )
 
-// A transition is a change of state.
-type transition struct{ from, to ci.QPState }
-
-// fields are the attributes that a transition requires, and those that it allows in addition.
-type fields struct{ need, may ci.QPField }
-
-const (
-	live    = ci.QPFieldAccess | ci.QPFieldMinRNRTimer
-	drained = ci.QPFieldPrimary | ci.QPFieldPKeyIndex | ci.QPFieldAckTimeout | ci.QPFieldRetryCount |
-		ci.QPFieldRNRRetry |
-		ci.QPFieldInitDepth | ci.QPFieldRespRes
-	optional = ci.QPFieldAlternate | ci.QPFieldAPM | ci.QPFieldCurrentState | ci.QPFieldSendDepth | ci.QPFieldRecvDepth
-	known    = ci.QPFieldRecvDepth<<1 - 1
-)
-
-// transitions holds the transitions of the services that the adapter has (IBTA volume 1, 11.2.5.2;
-// docs/sas/qp-states.md). Those to Reset and Error are not in the tables: they are valid in every state and have no
-// attributes. All others are InvalidQPState.
-var transitions = map[ci.QPType]map[transition]fields{
-	ci.RC: rcTransitions,
-	ci.UD: udTransitions, // ud.go
-}
-
-var rcTransitions = map[transition]fields{
-	{ci.QPReset, ci.QPInit}: {need: ci.QPFieldsInit},
-	{ci.QPInit, ci.QPInit}:  {may: ci.QPFieldsInit},
-	{ci.QPInit, ci.QPRTR}:   {need: ci.QPFieldsRTR, may: ci.QPFieldAccess | ci.QPFieldPKeyIndex},
-	{ci.QPRTR, ci.QPRTS}:    {need: ci.QPFieldsRTS, may: live},
-	{ci.QPRTS, ci.QPRTS}:    {may: live},
-	{ci.QPRTS, ci.QPSQD}:    {may: ci.QPFieldSQDEvent},
-	{ci.QPSQD, ci.QPSQD}:    {may: live | drained},
-	{ci.QPSQD, ci.QPRTS}:    {may: live | drained},
-}
-
-// Modify changes state and attributes. After an error nothing has changed. It checks in this order: the transition,
-// claims, missing attributes, attributes that are not allowed, ranges. Status: InvalidQPState, Unsupported,
+// Modify changes state and attributes. After an error nothing has changed. Status: InvalidQPState, Unsupported,
 // InvalidParameter, InvalidPort, InvalidPKey, InvalidQPHandle, Timeout.
 func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 	const verb = "QP.Modify"
@@ -60,35 +26,11 @@ func (q *qp) Modify(set ci.QPField, a ci.QPAttr) error {
 		return err
 	}
 	a.User, a.Primary.AV.User = nil, nil // a is kept, and the private data must not be
-	is := q.hca.dev.QPState(q.num)
-	from := is
-	if from == ci.QPSQDraining {
-		from = ci.QPSQD
-	}
-	to := from
-	if set&ci.QPFieldState != 0 {
-		to = a.State
-	}
-	rule, legal := transitions[q.create.Type][transition{from, to}]
-	if to == ci.QPReset || to == ci.QPError {
-		legal = set&ci.QPFieldState != 0
+	to, err := driver.CheckModify(q.create.Type, claims(), q.hca.dev.QPState(q.num), set, &a)
+	if err != nil {
+		return err
 	}
 	given := set &^ ci.QPFieldState
-	need := rule.need &^ ci.QPFieldState
-	switch {
-	case set&^known != 0:
-		return fail(verb, ci.InvalidParameter, "unknown field")
-	case !legal:
-		return fail(verb, ci.InvalidQPState, is.String()+" to "+to.String())
-	case given&optional != 0:
-		return fail(verb, ci.Unsupported, "path migration, current state and depths are not claimed")
-	case need&^given != 0:
-		return fail(verb, ci.InvalidParameter, "a required attribute is missing")
-	case given&^(need|rule.may) != 0:
-		return fail(verb, ci.InvalidParameter, "an attribute is not allowed in the transition")
-	case is == ci.QPSQDraining && given&drained != 0:
-		return fail(verb, ci.InvalidQPState, "the send queue has not drained")
-	}
 	if err := q.checkRanges(verb, given, &a); err != nil {
 		return err
 	}

@@ -34,19 +34,6 @@ func (s *Source) complete(wc *ci.WC) {
 	}
 }
 
-// udTransitions holds the transitions of a UD QP.
-var udTransitions = map[transition]fields{
-	{ci.QPReset, ci.QPInit}:  {need: ci.QPFieldsUDInit},
-	{ci.QPInit, ci.QPInit}:   {may: ci.QPFieldsUDInit},
-	{ci.QPInit, ci.QPRTR}:    {need: ci.QPFieldsUDRTR, may: ci.QPFieldPKeyIndex | ci.QPFieldQKey},
-	{ci.QPRTR, ci.QPRTS}:     {need: ci.QPFieldsUDRTS, may: ci.QPFieldQKey},
-	{ci.QPRTS, ci.QPRTS}:     {may: ci.QPFieldQKey},
-	{ci.QPRTS, ci.QPSQD}:     {may: ci.QPFieldSQDEvent},
-	{ci.QPSQD, ci.QPSQD}:     {may: ci.QPFieldPKeyIndex | ci.QPFieldQKey},
-	{ci.QPSQD, ci.QPRTS}:     {may: ci.QPFieldPKeyIndex | ci.QPFieldQKey},
-	{ci.QPSQError, ci.QPRTS}: {may: ci.QPFieldQKey},
-}
-
 // An av is an address vector. The hardware has none: it gets the address with each request.
 type av struct {
 	refs driver.Refs

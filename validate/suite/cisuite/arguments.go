@@ -113,7 +113,7 @@ func postDepthZero(t *validate.T) {
 	}{
 		{"QP.PostRecv", granted(t, from).RecvDepth, func() (int, error) { return from.PostRecv([]ci.RecvWR{{ID: 9}}) }},
 		{"QP.PostSend", granted(t, to).SendDepth, func() (int, error) {
-			return to.PostSend([]ci.SendWR{{ID: 9, Op: ci.OpNop}})
+			return to.PostSend([]ci.SendWR{{ID: 9, Op: ci.OpSend}})
 		}},
 	} {
 		if x.granted > 0 {
