@@ -5,6 +5,7 @@ package verbs
 import (
 	"errors"
 	"sync"
+	"syscall"
 	"time"
 
 	"ciddk/ci"
@@ -121,10 +122,15 @@ func (h *HCA) createQP(pd ibv.PD, init ibv.QPInitAttr, send, recv ibv.CQ, srq ib
 			ops |= 1 << ibv.WRSendInv
 		}
 	}
-	if q, caps, err = h.dev.CreateExtendedQP(pd, init, send, recv, srq, ops); err != nil {
+	q, caps, err = h.dev.CreateExtendedQP(pd, init, send, recv, srq, ops)
+	if errors.Is(err, syscall.EOPNOTSUPP) { // Soft-RoCE's provider has no local invalidate on UC
+		ops &^= 1 << ibv.WRLocalInv
+		q, caps, err = h.dev.CreateExtendedQP(pd, init, send, recv, srq, ops)
+	}
+	if err != nil {
 		return q, nil, caps, err
 	}
-	if list, err = h.dev.ExtendedSendList(q, postBatch, int(caps.MaxSendSGE), int(caps.MaxInline)); err != nil {
+	if list, err = h.dev.ExtendedSendList(q, ops, postBatch, int(caps.MaxSendSGE), int(caps.MaxInline)); err != nil {
 		err = errors.Join(err, h.dev.DestroyQP(q))
 	}
 	return q, list, caps, err

@@ -205,38 +205,28 @@ func cqInsideAt(t *validate.T, a, b *kit.CA, at ci.Affinity) {
 		ok   chan error
 		seen int
 	}
-	o := &owner{ok: make(chan error, 1)}
+	o := &owner{ok: make(chan error, 16)}
 	cq := b.CQWith(bpd, ci.CQCreate{Size: 64, Context: o, Affinity: at, OnCompletion: func(arg any) {
 		o := arg.(*owner)
 		var wc [4]ci.WC
-		for {
+		// Once armed, the queue is polled again until it is empty: entries may have arrived between the last poll and
+		// the arming.
+		for isArmed := false; ; {
 			n, err := o.cq.Poll(wc[:])
-			if err == nil && n > 0 {
+			switch {
+			case err == nil && n > 0:
 				o.seen += n
 				if n, err = o.end.PostRecv([]ci.RecvWR{o.end.RecvWR(9, 0, 1)}); err == nil && n != 1 {
 					err = fmt.Errorf("PostRecv accepted %d of 1", n)
 				}
-			}
-			if err != nil {
-				o.ok <- err
+			case err == nil && o.seen < 10 && !isArmed:
+				isArmed, err = true, o.cq.Notify(ci.NotifyNext)
+			case err == nil && o.seen < 10:
 				return
 			}
-			if n == 0 {
-				break
-			}
-		}
-		if o.seen >= 10 {
-			o.ok <- nil
-			return
-		}
-		if err := o.cq.Notify(ci.NotifyNext); err != nil {
-			o.ok <- err
-			return
-		}
-		// Entries that arrived between the last poll and the arming.
-		if n, _ := o.cq.Poll(wc[:]); n > 0 {
-			if o.seen += n; o.seen >= 10 {
-				o.ok <- nil
+			if err != nil || o.seen >= 10 {
+				o.ok <- err
+				return
 			}
 		}
 	}})

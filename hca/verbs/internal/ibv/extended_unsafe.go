@@ -61,14 +61,14 @@ func (c *Context) CreateExtendedQP(p PD, a QPInitAttr, send, recv CQ, srq SRQ, o
 var sendOps = [...]int{WRWrite: 0, WRWriteImm: 1, WRSend: 2, WRSendImm: 3, WRRead: 4, WRCompareSwap: 5, WRFetchAdd: 6,
 	WRLocalInv: 7, WRBindMW: 8, WRSendInv: 9}
 
-// ExtendedSendList is SendList for a QP of CreateExtendedQP.
-func (c *Context) ExtendedSendList(q QP, batch, sges, inline int) (*List[SendWR], error) {
+// ExtendedSendList is SendList for a QP of CreateExtendedQP, with its ops.
+func (c *Context) ExtendedSendList(q QP, ops uint64, batch, sges, inline int) (*List[SendWR], error) {
 	p, err := c.lib.call(qpToQPEx, q.ptr)
 	if err != nil {
 		return nil, err
 	}
 	l := c.SendList(q, batch, sges, inline)
-	l.extended = at[qpExHead](p)
+	l.extended, l.ops = at[qpExHead](p), ops
 	l.datagrams = l.extended.typ == QPTypeUD
 	return l, nil
 }
@@ -91,6 +91,9 @@ func (l *List[WR]) postExtended(total int) (int, error) {
 // build builds and posts one request.
 func (l *List[WR]) build(w *SendWR) error {
 	x := l.extended
+	if l.ops>>w.Opcode&1 == 0 {
+		return syscall.EOPNOTSUPP // there is no function to call
+	}
 	q := uintptr(unsafe.Pointer(x))
 	_, _, _ = purego.SyscallN(x.start, q)
 	x.wrID, x.wrFlags = w.ID, w.Flags&^SendInline

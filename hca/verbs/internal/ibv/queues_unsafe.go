@@ -25,6 +25,7 @@ type List[WR SendWR | RecvWR] struct {
 	copied int // inline bytes in the list
 
 	extended  *qpExHead // of a list for a QP of CreateExtendedQP; otherwise nil
+	ops       uint64    // of that QP
 	datagrams bool      // the QP sends datagrams
 	pieces    [4]uint64 // ibv_data_buf of the inline data
 }
