@@ -15,8 +15,9 @@ type MW struct {
 	Key  ci.Key // that the last bind that was executed gave it
 
 	drawn []ci.Key // type 1: keys of binds that are posted and not executed
-	// isUsed is set when the first bind is posted. A driver learns of binds from completions, which one without a completion does
-	// not have, and no source says what Query shows of one that was flushed: libibverbs changes the key at the post.
+	// isUsed is set when the first bind is posted. A driver learns of binds from completions, which one without a
+	// completion does not have, and no source says what Query shows of one that was flushed: libibverbs changes the key
+	// at the post.
 	isUsed bool
 	bound  *Region // what it grants, or nil
 	// Vague is true for a window of type 2 once the QP that bound it is in another state: whether it is still bound is
