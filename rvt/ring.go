@@ -139,7 +139,8 @@ type CompletionRing interface {
 	Resize(size int) error
 }
 
-// Rings creates queues. Sizes are minima, which a driver may round up; a depth may be 0. ub is nil for a consumer in this process.
+// Rings creates queues. Sizes are minima, which a driver may round up; a depth may be 0. ub is nil for a consumer in
+// this process.
 type Rings interface {
 	SendRing(depth, sge, inline int, ub *ci.UserBuffer) (SendRing, error)
 	RecvRing(depth, sge int, ub *ci.UserBuffer) (RecvRing, error)
