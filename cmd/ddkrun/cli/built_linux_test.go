@@ -128,6 +128,25 @@ func TestBuilt(t *testing.T) {
 	}
 }
 
+// TestInOne checks what the libraries need where the C library is one file.
+func TestInOne(t *testing.T) {
+	t.Parallel()
+	for processor := range builders {
+		for _, l := range []library{carrierLibrary, mendLibrary} {
+			f, err := elf.NewFile(bytes.NewReader(inOne(l.built(processor))))
+			require.NoError(t, err)
+			libraries, err := f.ImportedLibraries()
+			require.NoError(t, err)
+			assert.Equal(t, []string{"libc.so.6"}, slices.Compact(libraries))
+			needs, err := f.DynamicVersionNeeds()
+			require.NoError(t, err)
+			for _, n := range needs {
+				assert.Equal(t, "libc.so.6", n.Name)
+			}
+		}
+	}
+}
+
 // TestLayout checks the places of the library against the header of libibverbs, with the compilers that are here.
 func TestLayout(t *testing.T) {
 	if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {

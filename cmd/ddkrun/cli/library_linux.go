@@ -79,7 +79,9 @@ func (l library) install(isCompiled bool) (string, error) {
 	if isCompiled {
 		from = append(l.source(), strings.Join(compileFlags, " ")...)
 	} else {
-		from = l.built(runtime.GOARCH)
+		if from = l.built(runtime.GOARCH); lackingParts() {
+			from = inOne(from)
+		}
 		write = func(path string) error { return os.WriteFile(path, from, 0o755) }
 	}
 	sum := sha256.Sum256(from)
