@@ -588,7 +588,14 @@ func (q *QP) fill(r *request, data []datum, skip int) (sender, receiver ci.WCSta
 
 // received predicts the completion of a receive.
 func (q *QP) received(recv, r *request, n int, op ci.WCOp) *Completion {
-	c := q.complete(recv, true, "IBTA-9.7-02", ci.WCSuccess)
+	rule := Rule("IBTA-9.7-02")
+	switch q.Type {
+	case ci.UC:
+		rule = "IBTA-9.8-01"
+	case ci.UD:
+		rule = "IBTA-9.8-10"
+	}
+	c := q.complete(recv, true, rule, ci.WCSuccess)
 	c.WC.Op, c.WC.Length = op, uint32(n)
 	if q.CA.Attr.Caps.Has(ci.CapIPChecksum) {
 		c.anyFlags = ci.WCChecksumOK

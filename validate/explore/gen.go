@@ -270,7 +270,7 @@ func (g *gen) place(o *mrObj, mr, n int) Piece {
 	case g.chance(30):
 		p.Off = size - n + 1
 	case g.chance(50):
-		p.Key = pick[ci.Key](g, 1, 0x100, 0x80000000)
+		p.Key = g.wrongKey()
 	default:
 		p.Len = n + 1
 		p.Off = size - n

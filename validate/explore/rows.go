@@ -35,7 +35,7 @@ var factors = [...]struct {
 	fArmSend:  {"send CQ", armNames},
 	fArmRecv:  {"receive CQ", armNames},
 	fPoll:     {"poll", []string{"all", "one by one", "more"}},
-	fSender:   {"sender", []string{"RTS", "SQD", "drained", "again RTS", "reconnected"}},
+	fSender:   {"sender", []string{"RTS", "SQD", "drained", "again RTS", "reconnected", "SQD, then Error"}},
 	fReceiver: {"receiver", []string{"RTS", "RTR", "SQD"}},
 	fBurst:    {"position", []string{"alone", "first", "middle", "last", "posted alone after"}},
 	fOther:    {"neighbours", []string{"WRITE", "SEND", "READ", "NOP"}},
@@ -47,11 +47,12 @@ var factors = [...]struct {
 	fPKey:     {"P_Key", []string{"0", "another"}},
 	fPD:       {"PD", []string{"first", "own"}},
 	fVector:   {"address", []string{"local", "SL", "GRH", "GRH and SL"}},
-	fRights:   {"rights", []string{"with Init", "with RTR", "with RTS", "in RTS", "in SQD", "SQD to RTS", "least"}},
-	fRoom:     {"depth", []string{"4", "2", "1"}},
-	fCount:    {"counters", []string{"as they are", "largest", "before the largest"}},
-	fLoss:     {"link", []string{"whole", "lossy"}},
-	fEnd:      {"QPs", []string{"live at the last poll", "destroyed before"}},
+	fRights: {"rights or Q_Key", []string{"with Init", "with RTR", "with RTS", "in RTS", "in SQD", "SQD to RTS",
+		"least"}},
+	fRoom:  {"depth", []string{"4", "2", "1"}},
+	fCount: {"counters", []string{"as they are", "largest", "before the largest"}},
+	fLoss:  {"link", []string{"whole", "lossy"}},
+	fEnd:   {"QPs", []string{"live at the last poll", "destroyed before"}},
 }
 
 const (
@@ -335,7 +336,8 @@ func (r *row) settle(l *limits) {
 	if r[fService] == 2 && r[fBurst] != 0 && r[fOther] == 0 {
 		r[fOther] = 1
 	}
-	clear(r[fService] == 2, fMTU, fReads, fRNR, fRetry, fRights)
+	clear(r[fService] == 2, fMTU, fReads, fRNR, fRetry)
+	clear(r[fService] == 2 && r[fRights] == 6, fRights)
 	clear(r[fService] == 1, fReads, fRNR, fRetry)
 	clear(!l.ib, fVector)
 	clear(!l.partitions, fPKey)
@@ -433,7 +435,7 @@ func (r row) another(level func(int) uint8, l *limits) (x row, ok bool) {
 	for _, i := range []int{fFault, fBurst, fOther, fLoss} {
 		x[i] = 0
 	}
-	if x[fSender] == 4 {
+	if x[fSender] > 3 {
 		x[fSender] = 0
 	}
 	was := x

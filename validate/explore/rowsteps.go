@@ -119,7 +119,7 @@ func (g *rowGen) create(i int) {
 	if i == 1 {
 		e.depth = 4
 	}
-	sges := min(max(3, at.attr.MaxSGEs), at.attr.MaxSGEs, 8)
+	sges := min(at.attr.MaxSGEs, mostSegments)
 	o := QPOptions{Type: []ci.QPType{ci.RC, ci.UC, ci.UD}[g.row[fService]], Depth: e.depth, SGEs: sges}
 	if g.inline {
 		o.Inline = min(64, at.attr.MaxInline)
@@ -213,24 +213,27 @@ func (g *rowGen) connect() {
 	}
 	access := c.Access
 	if g.row[fRights] >= 2 && g.row[fRights] <= 5 { // what is right or wrong in the end is not so before
-		c.Access ^= ops[g.row[fOp]].right
-		if g.isUD {
-			c.Access = access
+		if c.AnotherQKey = g.isUD; !g.isUD {
+			c.Access ^= ops[g.row[fOp]].right
 		}
 	}
 	b := g.end[1].qp
-	grant := func(f ci.QPField, x ci.QPAttr) Modify {
+	grant := func(f ci.QPField, x ci.QPAttr) Modify { // a datagram QP has a Q_Key in place of rights
+		if g.isUD {
+			x.QKey = theQKey
+			return Modify{b, f | ci.QPFieldQKey, x}
+		}
 		if x.Access = access; g.row[fService] == 1 {
 			x.Access &= ci.RemoteWrite
 		}
 		return Modify{b, f | ci.QPFieldAccess, x}
 	}
 	switch rights := g.row[fRights]; {
-	case g.isUD || rights < 2 || rights > 5:
+	case rights < 2 || rights > 5:
 		g.add(c)
 	case rights == 2:
 		c.Stay[1] = ci.QPRTR
-		f, x := c.rts(1).For([]ci.QPType{ci.RC, ci.UC}[g.row[fService]])
+		f, x := c.rts(1).For([]ci.QPType{ci.RC, ci.UC, ci.UD}[g.row[fService]])
 		g.add(c, grant(f, x))
 	case rights == 3:
 		g.add(c, grant(0, ci.QPAttr{}))
@@ -336,6 +339,9 @@ func (g *rowGen) window(kind, end, n, pd int, access ci.Access) spot {
 	return spot{w, 0, size}
 }
 
+// mostSegments bounds the segments of a request. It is above the limits of most adapters.
+const mostSegments = 32
+
 const allRights = ci.LocalWrite | allRemote | ci.BindWindow
 
 // localPlace creates the region of the local segments.
@@ -391,6 +397,9 @@ func (g *rowGen) split(mr, off, n, level, most int) []Piece {
 	return one
 }
 
+// wrongKey returns what makes a key that of another object, or another key of the same one.
+func (g *gen) wrongKey() ci.Key { return pick[ci.Key](g, 1, 0xff, 0x100, 0x80000000) }
+
 // main returns the request of the row.
 func (g *rowGen) main(local, remote spot) WR {
 	o := &ops[g.row[fOp]]
@@ -405,7 +414,7 @@ func (g *rowGen) main(local, remote spot) WR {
 			w.Flags |= x.flag
 		}
 	}
-	most := min(max(3, g.r.sides[0].attr.MaxSGEs), g.r.sides[0].attr.MaxSGEs, 8)
+	most := min(g.r.sides[0].attr.MaxSGEs, mostSegments)
 	switch {
 	case g.inline:
 		w.Inline = max(g.n, 0)
@@ -418,7 +427,7 @@ func (g *rowGen) main(local, remote spot) WR {
 	case o.data && g.row[fSource] != 5:
 		off := local.shifted(g.n, fault == localBeyond, fault == localBefore)
 		if w.SGL = g.split(local.mr, off, g.n, int(g.row[fSource]), min(most, g.limit())); fault == badLKey {
-			w.SGL[len(w.SGL)-1].Key = 0x100
+			w.SGL[len(w.SGL)-1].Key = g.wrongKey()
 		}
 		if fault == manySegments {
 			for len(w.SGL) <= 64 {
@@ -433,7 +442,7 @@ func (g *rowGen) main(local, remote spot) WR {
 			w.Remote.Off += 4
 		}
 		if fault == badRKey {
-			w.Remote.Key = 0x100
+			w.Remote.Key = g.wrongKey()
 		}
 	}
 	switch g.row[fOp] {
@@ -493,7 +502,7 @@ func (g *rowGen) prepare() {
 			ci.PortModify{PKeyErrors: -uint16(n), QKeyErrors: -uint16(n)}})
 	}
 	switch g.row[fSender] {
-	case 1:
+	case 1, 5:
 		modify(a.qp)(ci.ToSQD(g.chance(50)))
 	case 3:
 		g.add(Modify{a.qp, ci.QPFieldState, ci.QPAttr{State: ci.QPRTS}})
@@ -588,6 +597,10 @@ func (g *rowGen) post(main WR) {
 		f, x = ci.BackToRTS()
 		g.add(Modify{a.qp, f, x})
 	}
+	if g.row[fSender] == 5 {
+		f, x := ci.ToError()
+		g.add(Modify{a.qp, f, x})
+	}
 	if g.row[fReceiver] == 2 {
 		f, x := ci.BackToRTS()
 		g.add(Modify{g.end[1].qp, f, x})
@@ -667,14 +680,14 @@ func (g *rowGen) receive() []Piece {
 	case g.row[fRecv] != 1:
 		size = min(n+100, half-head-512)
 	}
-	most := min(max(3, g.r.sides[0].attr.MaxSGEs), g.r.sides[0].attr.MaxSGEs, 8)
+	most := min(g.r.sides[0].attr.MaxSGEs, mostSegments)
 	if b.srq != 0 {
 		most = min(most, g.r.sides[b.side].attr.MaxSRQSGEs)
 	}
 	level := []int{0, 0, 1, 3, 0}[g.row[fRecv]]
 	list := g.split(mr, half+head, size, level, most)
 	if g.row[fFault] == recvLKey {
-		list[0].Key = 0x100
+		list[0].Key = g.wrongKey()
 	}
 	return list
 }

@@ -42,7 +42,7 @@ func All() []mutant.Mutant {
 	shown := by("apm-pkey", one("shown-key", "CI-APM-02", "a path has its P_Key in Query, and sends the one before",
 		ci.CapAPM, tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &shownKey{QP: ciwrap.QP{QP: q}} })))
 	apm.Link, shown.Link = "direct", "direct"
-	return []mutant.Mutant{
+	return append(fresh(), []mutant.Mutant{
 		late, limited, still,
 		one("resize-full", "CI-ResizeCQ-01", "Resize of a full CQ loses its newest entry", ci.CapResizeCQ,
 			tap.CQs(func(q ciwrap.CQ) ci.CQ { return &ShortQueue{CQ: q} })),
@@ -115,7 +115,7 @@ func All() []mutant.Mutant {
 			tap.FMRs(func(f ciwrap.FMR) ci.FMR { return &fewMaps{FMR: f} })),
 		one("fmr-third", "CI-MapFMR-01", "an FMR that is mapped again keeps its third page", ci.CapFMR,
 			tap.FMRs(func(f ciwrap.FMR) ci.FMR { return &stickyFMR{FMR: f} })),
-	}
+	}...)
 }
 
 // lateReads makes MR.Destroy of a region that a READ names return at once, and takes effect when the READ is complete.

@@ -1,0 +1,161 @@
+package modelmutants
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"ciddk/ci"
+	"ciddk/ci/ciwrap"
+	"ciddk/validate/mutant"
+	"ciddk/validate/mutant/tap"
+)
+
+// fresh are mistakes of which each was at a member of its rule that no case had: another group of the QP, another tag
+// of the key, a state between, the largest number.
+func fresh() []mutant.Mutant {
+	by := func(id string, m mutant.Mutant, needs ci.Caps) mutant.Mutant { m.Case = id; return m.Needing(needs) }
+	const rows = "model.combinations"
+	var windows sync.Map // of all adapters, by the upper bits of their keys
+	return []mutant.Mutant{
+		by("mcast.groups", mutant.Of("model.leaves-all", "CI-Mcast-08", "a QP that leaves a group leaves all groups",
+			tap.Layer(ciwrap.Layer{QP: func(q ci.QP, _ ci.QPCreate) ci.QP { return &leaver{QP: ciwrap.QP{QP: q}} }})),
+			ci.CapMulticast|ci.CapUD|ci.CapAV),
+		by("mw2.bind", mutant.Of("model.any-tag", "CI-BindMWTwo-01", "the low bits of the key of a window are ignored",
+			anyTag(&windows)), ci.CapMW2),
+		by(rows, mutant.Of("model.sqd-drops", "CI-Flush-01", "requests that wait in SQD are lost in Error",
+			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &dropping{QP: ciwrap.QP{QP: q}} })), 0),
+		by(rows, mutant.Of("model.qkey-stays", "IBTA-9.8-10", "datagrams need the Q_Key before a change in RTS",
+			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &stayingKey{QP: ciwrap.QP{QP: q}} })),
+			ci.CapUD|ci.CapAV),
+		by(rows, mutant.Of("model.read-segments", "SAS-2.3-19", "a READ of 32 segments is rejected",
+			tap.Post(func(q ci.QP, _ ci.QPCreate, wrs []ci.SendWR) (int, error) {
+				for i, w := range wrs {
+					if w.Op == ci.OpRead && len(w.SGL) == 32 {
+						n, err := q.PostSend(wrs[:i])
+						if err == nil {
+							err = &ci.Error{Verb: "QP.PostSend", Status: ci.InvalidMaxSGE}
+						}
+						return n, err
+					}
+				}
+				return q.PostSend(wrs)
+			})), 0),
+	}
+}
+
+// leaver detaches its QP from all groups when one attachment is destroyed.
+type leaver struct {
+	ciwrap.QP
+	mu   sync.Mutex
+	list []ci.Mcast
+}
+
+func (q *leaver) AttachMcast(c ci.McastAttach) (ci.Mcast, error) {
+	m, err := q.QP.AttachMcast(c)
+	if err != nil {
+		return m, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.list = append(q.list, m)
+	return &leaving{Mcast: ciwrap.Mcast{Mcast: m}, q: q}, nil
+}
+
+type leaving struct {
+	ciwrap.Mcast
+	q    *leaver
+	gone atomic.Bool
+}
+
+func (m *leaving) Destroy() error {
+	if m.gone.Swap(true) {
+		return m.Mcast.Destroy()
+	}
+	m.q.mu.Lock()
+	defer m.q.mu.Unlock()
+	for _, x := range m.q.list {
+		_ = x.Destroy()
+	}
+	m.q.list = nil
+	return nil
+}
+
+// anyTag has requests name the present key of a window of type 2.
+func anyTag(windows *sync.Map) func(ci.HCA) ci.HCA {
+	return tap.Layer(ciwrap.Layer{MW: func(w ci.MW, c ci.MWCreate) ci.MW {
+		if c.Type == ci.MWType2 {
+			windows.Store(w.Key()>>8, w)
+		}
+		return w
+	}, QP: func(q ci.QP, c ci.QPCreate) ci.QP {
+		return tap.SendsOf(q, c, func(_ ci.QPCreate, wrs []ci.SendWR) []ci.SendWR {
+			wrs = tap.CopySends(wrs)
+			for i := range wrs {
+				if w, ok := windows.Load(wrs[i].Remote.RKey >> 8); ok {
+					wrs[i].Remote.RKey = w.(ci.MW).Key()
+				}
+			}
+			return wrs
+		})
+	}})
+}
+
+// dropping keeps what is posted in SQD until the QP is back in RTS.
+type dropping struct {
+	ciwrap.QP
+	mu   sync.Mutex
+	held []ci.SendWR
+}
+
+func (q *dropping) PostSend(wrs []ci.SendWR) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if a, err := q.Query(); err == nil && (a.State == ci.QPSQD || a.State == ci.QPSQDraining) {
+		q.held = append(q.held, tap.CopySends(wrs)...)
+		return len(wrs), nil
+	}
+	return q.QP.PostSend(wrs)
+}
+
+func (q *dropping) Modify(set ci.QPField, a ci.QPAttr) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err := q.QP.Modify(set, a)
+	if err == nil && set&ci.QPFieldState != 0 && a.State != ci.QPSQD {
+		if a.State == ci.QPRTS {
+			_, err = q.QP.PostSend(q.held)
+		}
+		q.held = nil
+	}
+	return err
+}
+
+// stayingKey shows a Q_Key that is set in RTS, and keeps the one before.
+type stayingKey struct {
+	ciwrap.QP
+	shown atomic.Pointer[ci.QKey]
+}
+
+func (q *stayingKey) Modify(set ci.QPField, a ci.QPAttr) error {
+	now, _ := q.QP.Query()
+	isLater := set&ci.QPFieldQKey != 0 && now.Type == ci.UD && now.State == ci.QPRTS && set&ci.QPFieldState == 0
+	key := a.QKey
+	if isLater {
+		a.QKey = now.QKey
+	}
+	err := q.QP.Modify(set, a)
+	if isLater && err == nil {
+		q.shown.Store(&key)
+	} else if set&ci.QPFieldState != 0 && err == nil {
+		q.shown.Store(nil)
+	}
+	return err
+}
+
+func (q *stayingKey) Query() (ci.QPAttr, error) {
+	a, err := q.QP.Query()
+	if k := q.shown.Load(); k != nil {
+		a.QKey = *k
+	}
+	return a, err
+}
