@@ -130,7 +130,7 @@ func (q *dropping) Modify(set ci.QPField, a ci.QPAttr) error {
 	return err
 }
 
-// stayingKey shows a Q_Key that is set in RTS, and keeps the one before.
+// stayingKey is a QP that keeps its Q_Key if another is set in RTS, and returns that one from Query.
 type stayingKey struct {
 	ciwrap.QP
 	shown atomic.Pointer[ci.QKey]
