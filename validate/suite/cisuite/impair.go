@@ -110,11 +110,11 @@ var _ = impairCases.Of(validate.FeatureUC).Needing(validate.Needs{Caps: ci.CapUC
 var _ = impairCases.Of(validate.FeatureUD).Needing(validate.Needs{Caps: ci.CapUD | ci.CapAV}).Add("impair.ud",
 	"datagrams with loss and corruption", impairUD, ibta9_8_21)
 
-// patient returns options for a pair on a link that loses packets: all retries and an ACK timeout of 134 ms, since each
+// patient returns options for a pair on a link that loses packets: all retries and an ACK timeout of 34 ms, since each
 // loss may cost one. On a busy machine eight timeouts may pass before the other half of a software driver runs.
 // Therefore the timeout is four times as long each time the case is run again.
 func patient(t *validate.T) []kit.Option {
-	return []kit.Option{kit.AckTime(15 + 2*ci.TimeExp(t.Rerun())), kit.Retry(7), kit.MTU(ci.MTU256), kit.Depth(16),
+	return []kit.Option{kit.AckTime(13 + 2*ci.TimeExp(t.Rerun())), kit.Retry(7), kit.MTU(ci.MTU256), kit.Depth(16),
 		kit.Size(64 << 10)}
 }
 

@@ -92,7 +92,7 @@ var explored = []string{"CI-ResizeCQ-01", "CI-ModifyAV-01", "CI-Teardown-08", pa
 // was lost, the READ is repeated. It may complete with what the region had, or with an error, but not with what the
 // owner has written since.
 func lateRead(t *validate.T) {
-	p := kit.RC(t, kit.AckTime(14), kit.Retry(7))
+	p := kit.RC(t, kit.AckTime(12+2*ci.TimeExp(t.Rerun())), kit.Retry(7))
 	for round := range 24 {
 		buf := make([]byte, 64)
 		mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(buf), Access: kit.AllAccess})
@@ -294,7 +294,7 @@ func noTimeout(t *validate.T) {
 // and read from addresses on both sides of 4 GiB.
 func wrapLossy(t *validate.T) {
 	const packets = 5
-	p := kit.RC(t, kit.MTU(ci.MTU256), kit.AckTime(14), kit.Retry(7))
+	p := kit.RC(t, kit.MTU(ci.MTU256), kit.AckTime(12+2*ci.TimeExp(t.Rerun())), kit.Retry(7))
 	const half = 4096
 	mem := kit.Pages(2*half, half)
 	mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: ci.Bytes(mem), Access: kit.AllAccess, IOVA: 1<<32 - half})
