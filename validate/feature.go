@@ -90,10 +90,12 @@ var profiles = []Profile{
 		OneOf:    ci.CapLocalMAD | ci.CapHardwareSMA,
 	},
 	{
-		Name: "claimed", Title: "minimal, with each option of the profiles above that is claimed",
+		Name: "claimed",
+		Title: "minimal, with each option of the profiles above that is claimed, and packets if the driver offers an " +
+			"end of the link",
 		Features: slices.Concat(minimal, []Feature{
 			FeatureUC, FeatureUD, FeatureAtomic, FeatureSRQ, FeatureMW, FeatureMROpt, FeatureMulticast, FeatureSpecial,
-			FeatureAPM, FeatureCQOpt, FeatureMAD, FeatureSMA, FeatureCM,
+			FeatureAPM, FeatureCQOpt, FeatureMAD, FeatureSMA, FeatureCM, FeatureWire,
 		}),
 	},
 	{
