@@ -99,7 +99,7 @@ func newLab() (l *lab, err error) {
 	for _, name := range []string{nicRPing, nicTests, certifier} {
 		programs = append(programs, filepath.Join(shared.dir, name))
 	}
-	l.linux, err = l.net.Boot(ctx, guest.Config{MemoryMB: 1024, Programs: programs,
+	l.linux, err = l.net.Boot(ctx, guest.Config{MemoryMB: 1024, Programs: programs, Modules: []string{"veth"},
 		Files: map[string]string{expectations: "testdata/certify.json"}})
 	if err != nil {
 		_ = l.net.Close() // the first error says more

@@ -67,7 +67,7 @@ func run(ctx context.Context, cases string, limit time.Duration, names []string)
 		if s.space != "" {
 			r, err = s.judgeSpace(one, dir, cases)
 		} else {
-			r, err = s.judge(one, root, dir, cases)
+			r, err = s.judge(one, dir, cases)
 		}
 		cancel()
 		switch {
