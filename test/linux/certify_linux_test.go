@@ -3,6 +3,7 @@ package linux
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,7 +38,8 @@ func TestCertifyWire(t *testing.T) {
 		_, err := l.linux.Run(context.WithoutCancel(t.Context()), "ip", "link", "delete", "v0")
 		assert.NoError(t, err)
 	}()
-	l.certify(t, 25, append(guest.WireArgs, "--device", "rxe1"), "wire.ack.*", "wire.drop.*", "wire.take.*", "wire.read.*")
+	args := append(slices.Clone(guest.WireArgs), "--device", "rxe1")
+	l.certify(t, 25, args, "wire.ack.*", "wire.drop.*", "wire.take.*", "wire.read.*")
 }
 
 // certify runs cases in the guest. None of them may fail, and at least so many must pass.

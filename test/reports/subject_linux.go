@@ -30,8 +30,8 @@ var subjects = map[string]subject{
 		args: []string{"--set", "calls=extended"}},
 }
 
-// peerArgs are the arguments of the certifier for guest.WirePeer. Linux's Soft-RoCE does not send multicast datagrams to
-// itself, and each case would wait for them.
+// peerArgs are the arguments of the certifier for guest.WirePeer. Linux's Soft-RoCE does not send multicast datagrams
+// to itself, and each case would wait for them.
 var peerArgs = append([]string{"--exclude", "mcast.*", "--exclude", "claims.works.multicast"}, guest.WireArgs...)
 
 // command returns the command line of the certifier. The cases of the access layer judge the kit.
