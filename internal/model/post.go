@@ -208,7 +208,7 @@ func (q *QP) PostRecv(wrs []ci.RecvWR, n int, err error) *Violation {
 		return "", nil, false
 	}
 	v := took(verb, len(wrs), n, err, refuse,
-		func() (bool, bool) { return room(q.posted[1], q.retired[1], len(q.rq), q.RecvDepth) },
+		func() (bool, bool) { return room(q.posted[1], q.retired[1], len(q.rq)-q.torn, q.RecvDepth) },
 		func(i int) { q.rq = append(q.rq, receive(&q.posted[1], q.life, wrs[i])) })
 	q.CA.w.settle()
 	return v
@@ -227,7 +227,7 @@ func (s *SRQ) PostRecv(wrs []ci.RecvWR, n int, err error) *Violation {
 		return "", nil, false
 	}
 	v := took(verb, len(wrs), n, err, refuse,
-		func() (bool, bool) { return room(s.posted, s.retired, len(s.rq), s.MaxWR) },
+		func() (bool, bool) { return room(s.posted, s.retired, len(s.rq)-s.torn, s.MaxWR) },
 		func(i int) { s.rq = append(s.rq, receive(&s.posted, 0, wrs[i])) })
 	s.CA.w.settle()
 	return v

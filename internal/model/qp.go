@@ -38,6 +38,7 @@ type QP struct {
 	why                Rule          // for which it is in an error state
 	done               int           // requests that have succeeded since the last rest
 	head               []datum       // the GRH of the datagram that is received
+	torn               int           // receives that a message which had no end may have taken
 }
 
 // fetch is a READ or an atomic that requests after it may overtake: the peer's bytes, and those that it returns to.
@@ -335,7 +336,7 @@ func (q *QP) enter(a ci.QPAttr) {
 	switch a.State {
 	case ci.QPReset:
 		q.drop()
-		q.posted, q.retired = [2]int{}, [2]int{}
+		q.posted, q.retired, q.torn = [2]int{}, [2]int{}, 0
 		q.life++
 		q.Attr, q.State, q.stall = ci.QPAttr{}, ci.QPReset, notStalled
 		q.isOpen, q.Loose, q.why = false, false, ""
@@ -453,6 +454,7 @@ type SRQ struct {
 
 	rq              []*request
 	posted, retired int
+	torn            int // as that of QP
 }
 
 // CreateSRQ observes PD.CreateSRQ. granted is what Query returned.

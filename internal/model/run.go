@@ -161,7 +161,7 @@ func (q *QP) flushReceives() {
 	for _, r := range q.rq {
 		q.complete(r, true, "CI-Flush-01", ci.WCFlushErr)
 	}
-	q.rq = nil
+	q.rq, q.torn = nil, 0
 }
 
 // complete predicts the completion of a request.
@@ -306,10 +306,11 @@ func (q *QP) tear(r *request) {
 		q.loosen()
 		return
 	}
-	list := p.rq
+	list, torn := p.rq, &p.torn
 	if p.SRQ != nil {
-		list = p.SRQ.rq
+		list, torn = p.SRQ.rq, &p.SRQ.torn
 	}
+	*torn++
 	if segs, _, bad := p.recvPD().local(list[0].sgl, ci.LocalWrite); bad == ci.WCSuccess {
 		haze(segs)
 	} else {
