@@ -89,8 +89,11 @@ func transitionOf(t ci.QPType, from, to ci.QPState) (f fields, ok bool) {
 
 // CheckModify checks the mask of a QP.Modify: whether the service has the transition from the state that the QP is in,
 // and the attributes that it needs and takes (IBTA volume 1, 11.2.5.2). The values of the attributes are left to the
-// caller. It returns the state after the Modify. Status: InvalidParameter, InvalidQPState, Unsupported, in the order
-// unknown field, transition, claims, missing attributes, attributes that the transition does not take.
+// caller, except for CurrentState. It returns the state after the Modify; after an error, the state before it.
+//
+// It checks in this order: unknown fields (InvalidParameter), the transition (InvalidQPState), claims (Unsupported),
+// missing attributes and those that the transition does not take (InvalidParameter), CurrentState, and attributes that
+// a QP whose send queue is draining does not take yet (InvalidQPState).
 func CheckModify(t ci.QPType, claims ci.Caps, from ci.QPState, set ci.QPField, a *ci.QPAttr) (ci.QPState, error) {
 	fail := func(s ci.Status, detail string) (ci.QPState, error) {
 		return from, &ci.Error{Verb: "QP.Modify", Status: s, Detail: detail}
@@ -101,6 +104,8 @@ func CheckModify(t ci.QPType, claims ci.Caps, from ci.QPState, set ci.QPField, a
 	}
 	to := base
 	switch {
+	case set&^(ci.QPFieldRecvDepth<<1-1) != 0:
+		return fail(ci.InvalidParameter, "unknown field")
 	case set&ci.QPFieldState != 0:
 		to = a.State
 	case from == ci.QPReset || from == ci.QPError:
@@ -112,8 +117,6 @@ func CheckModify(t ci.QPType, claims ci.Caps, from ci.QPState, set ci.QPField, a
 	missing, extra := f.need&^given, given&^(f.need|f.may)
 	isCurrent := a.CurrentState == from || a.CurrentState == base
 	switch {
-	case set&^(ci.QPFieldRecvDepth<<1-1) != 0:
-		return fail(ci.InvalidParameter, "unknown field")
 	case !ok:
 		return fail(ci.InvalidQPState, from.String()+" to "+to.String())
 	case set&depths != 0 && !claims.Has(ci.CapModifyWRDepth):

@@ -53,16 +53,17 @@ func mw2Bind(t *validate.T) {
 		unbindByDestroy(t, p, w, to(100), b.Bytes[100:300])
 		// A rejected request moves the QP to Error, and with it a window of type 2 may become invalid. Therefore there
 		// is one request for each bind.
-		for what, x := range map[string]struct {
+		for _, x := range []struct {
+			what string
 			off  uint64
 			bits ci.Key
-		}{"RDMA WRITE of the byte after the window": {300, 0}, "RDMA WRITE with other low bits of the key": {100, 1}} {
+		}{{"RDMA WRITE of the byte after the window", 300, 0}, {"RDMA WRITE with other low bits of the key", 100, 1}} {
 			w = p.B.CA.MW(p.B.PD, ci.MWType2)
 			key = w.Key()&^0xff | low
 			p.B.Send(bind2(w, key, b, 100, 200, ci.RemoteWrite))
 			p.B.CQ.WaitOK(bindID)
 			key ^= x.bits
-			p.WantDenied(what, ci.OpWrite, 1, to(x.off))
+			p.WantDenied(x.what, ci.OpWrite, 1, to(x.off))
 			kit.Destroy(t, w, "MW")
 		}
 	}
