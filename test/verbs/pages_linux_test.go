@@ -31,7 +31,7 @@ var pages = []struct {
 		"cmake -B build && cmake --build build && ctest --test-dir build",
 		"100% tests passed, 0 tests failed out of 1"},
 	{"ci-rust.md", []string{"", "src/lib.rs"},
-		map[string]string{"Cargo.toml": "[package]\nname = \"device\"\nversion = \"0.1.0\"\nedition = \"2024\"\n"},
+		map[string]string{"Cargo.toml": "[package]\nname = \"device\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"},
 		[]string{"cargo", "cc"}, "cargo test --offline", "1 passed; 0 failed"},
 	{"ci-python.md", []string{"test_device.py", "test_ctypes.py"}, nil,
 		[]string{python, "pytest-3", "/usr/lib/python3/dist-packages/pyverbs"},
@@ -80,7 +80,7 @@ func TestPages(t *testing.T) {
 				write(name, text)
 			}
 			r := newRig(t)
-			r.env = append(r.env, "GOFLAGS=", "CARGO_TARGET_DIR="+dir, "PYTHONDONTWRITEBYTECODE=1")
+			r.env = append(r.env, "GOFLAGS=", "CGO_ENABLED=1", "CARGO_TARGET_DIR="+dir, "PYTHONDONTWRITEBYTECODE=1")
 			assert.Contains(t, r.run("sh", "-c", `cd "$0" && `+x.commands, dir), x.want)
 		})
 	}
