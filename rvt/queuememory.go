@@ -97,4 +97,4 @@ func (d *device) completionBytes(size int) int64 {
 
 // responderBytes returns the bytes of the answers that a responder keeps: those to be sent, to new and repeated
 // requests, and those remembered for repeated requests.
-func responderBytes(resources uint8) int64 { return 4 * int64(resources) * responseBytes }
+func responderBytes(resources uint8) int64 { return 4 * int64(roundedUp(resources)) * responseBytes }

@@ -87,13 +87,13 @@ func TestDuplicateAfterWrap(t *testing.T) {
 	binary.NativeEndian.PutUint64(x.buf, 40)
 	for want := range uint64(10) {
 		if want == 5 {
-			x.e.attr.RespRes = 7 // changed in SQD
+			x.e.attr.RespRes = 7 // changed in SQD, and rounded up
 		}
 		require.Equal(t, 40+want, answer())
 		require.Equal(t, 40+want, answer(), "repeated")
 		wrap()
 	}
-	require.Len(t, x.r.hist, 7)
+	require.Len(t, x.r.hist, 8)
 }
 
 // TestTrainOfOtherMTU checks that packets of another size than the path's MTU have the same effect whether a port joins

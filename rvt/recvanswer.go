@@ -2,6 +2,7 @@ package rvt
 
 import (
 	"errors"
+	"math/bits"
 	"slices"
 
 	"ciddk/ci"
@@ -23,6 +24,17 @@ type response struct {
 	msn    uint32
 }
 
+// resources returns the number of READs and atomics that the responder has room for: RespRes, rounded up to a power of
+// two. The requester of Linux's Soft-RoCE rounds its initiator depth up, and sends as many.
+func (r *responder) resources() int { return roundedUp(r.attr.RespRes) }
+
+func roundedUp(n uint8) int {
+	if n == 0 {
+		return 0
+	}
+	return 1 << bits.Len8(n-1)
+}
+
 // acceptRead validates a READ and queues its answer.
 func (r *responder) acceptRead(t *turn, p *Packet) outcome {
 	switch {
@@ -30,7 +42,7 @@ func (r *responder) acceptRead(t *turn, p *Packet) outcome {
 		return invalid
 	case r.attr.Access&ci.RemoteRead == 0:
 		return unsupported
-	case p.DMALen > maxMessage, int(r.attr.RespRes) <= r.fresh():
+	case p.DMALen > maxMessage, r.resources() <= r.fresh():
 		return invalid
 	}
 	// An invalid READ is rejected here, so that nothing behind it is executed. The memory is checked again for each
@@ -50,7 +62,7 @@ func (r *responder) acceptRead(t *turn, p *Packet) outcome {
 // acceptAtomic executes an atomic and queues its answer, which is kept for duplicates.
 func (r *responder) acceptAtomic(t *turn, p *Packet) outcome {
 	switch {
-	case r.in, int(r.attr.RespRes) <= r.fresh(), p.VA%8 != 0:
+	case r.in, r.resources() <= r.fresh(), p.VA%8 != 0:
 		return invalid
 	case r.attr.Access&ci.RemoteAtomic == 0:
 		return unsupported
@@ -76,8 +88,8 @@ func (r *responder) acceptAtomic(t *turn, p *Packet) outcome {
 func (r *responder) remember(a response) {
 	r.out = append(r.out, a)
 	r.ackDue = false // the answer acknowledges everything before it
-	if len(r.hist) < int(r.attr.RespRes) {
-		if r.hpos > 0 { // RespRes has grown: the oldest comes first again
+	if len(r.hist) < r.resources() {
+		if r.hpos > 0 { // they have grown: the oldest comes first again
 			r.hist = append(slices.Clone(r.hist[r.hpos:]), r.hist[:r.hpos]...)
 			r.hpos = 0
 		}
@@ -98,7 +110,7 @@ func (r *responder) duplicate(_ *turn, p *Packet) {
 		return
 	}
 	atomic := p.Op != wire.OpReadRequest
-	if len(r.out) > 2*int(r.attr.RespRes) {
+	if len(r.out) > 2*r.resources() {
 		return // it will be asked for again
 	}
 	// From the newest on: PSNs repeat after 2^24 packets, which may be few requests.

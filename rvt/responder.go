@@ -34,7 +34,7 @@ type responder struct {
 	gapAt  time.Duration // when a gap that is still there is reported; 0: none waits
 
 	out  []response // answers to be sent, in order
-	hist []response // READs and atomics executed, for duplicates: the RespRes newest, the oldest at hpos
+	hist []response // READs and atomics executed, for duplicates: the newest, as many as resources, the oldest at hpos
 	hpos int
 }
 

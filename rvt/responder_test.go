@@ -191,20 +191,23 @@ func TestResponderDefersAck(t *testing.T) {
 	assert.False(t, x.e.ackWaits.Load())
 }
 
-// TestResponderResources checks that more READs than RespRes are refused.
+// TestResponderResources checks that more READs than RespRes, rounded up to a power of two, are refused.
 func TestResponderResources(t *testing.T) {
-	x := newResponderRig(t, wire.RC)
-	x.run(func(t *turn) {
-		for n := range 3 {
-			p := x.remote(wire.OpReadRequest, n, 0, 8)
-			x.r.request(t, &p)
-		}
-		x.r.respond(t)
-	})
-	sent := x.takeSent()
-	require.Len(t, sent, 3)
-	assert.Equal(t, wire.NAKInvalidRequest, sent[2].Syndrome)
-	assert.Equal(t, 1, x.errors)
+	for resources, room := range map[uint8]int{0: 0, 1: 1, 2: 2, 3: 4, 4: 4, 5: 8} {
+		x := newResponderRig(t, wire.RC)
+		x.r.attr.RespRes = resources
+		x.run(func(t *turn) {
+			for n := range room + 1 {
+				p := x.remote(wire.OpReadRequest, n, 0, 8)
+				x.r.request(t, &p)
+			}
+			x.r.respond(t)
+		})
+		sent := x.takeSent()
+		require.Len(t, sent, room+1)
+		assert.Equal(t, wire.NAKInvalidRequest, sent[room].Syndrome)
+		assert.Equal(t, 1, x.errors)
+	}
 }
 
 // TestResponderUnreliable checks that UC drops a message with a missing packet, reuses its receive buffer, and sends no
