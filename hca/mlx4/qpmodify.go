@@ -316,9 +316,9 @@ func (q *qp) encode(ctx []byte, a *ci.QPAttr) {
 		}
 	}
 	path := prm.QPCPrimary.Bytes(ctx, prm.PathSize)
-	p.encodePath(path, &a.Primary, q.service)
+	p.encodePath(path, &a.Primary, q)
 	if alternate := h.port(a.Alternate.AV.Port); alternate != nil {
-		alternate.encodePath(prm.QPCAlternate.Bytes(ctx, prm.PathSize), &a.Alternate, q.service)
+		alternate.encodePath(prm.QPCAlternate.Bytes(ctx, prm.PathSize), &a.Alternate, q)
 	}
 	if p.isEthernet() {
 		if e, ok := p.gid(a.Primary.AV.GRH.SGIDIndex); ok && e.Type == ci.GIDRoCEv2 {
@@ -340,21 +340,24 @@ const (
 	scheduleQP0     = 0x3f
 )
 
-// encodePath writes a path.
-func (p *port) encodePath(b []byte, x *ci.Path, service uint8) {
+// encodePath writes a path of a QP.
+func (p *port) encodePath(b []byte, x *ci.Path, q *qp) {
 	a := &x.AV
 	prm.PathPKeyIndex.Put(b, uint64(x.PKeyIndex))
 	prm.PathAckTimeout.Put(b, uint64(x.AckTimeout))
 	prm.PathCounter.Put(b, 0xff)
-	schedule := uint64(scheduleDefault) | uint64(p.num-1)<<6
-	if p.isEthernet() {
+	schedule := uint64(scheduleDefault)
+	switch {
+	case p.isEthernet():
 		schedule |= uint64(a.SL&7) << 3
 		prm.PathLinkType.Put(b, prm.PathLinkEthernet)
-	} else {
+	case q.num == 0:
+		schedule = scheduleQP0
+	default:
 		schedule |= uint64(a.SL&15) << 2
 	}
-	prm.PathSchedule.Put(b, schedule)
-	if service != prm.ServiceRC && service != prm.ServiceUC {
+	prm.PathSchedule.Put(b, schedule|uint64(p.num-1)<<6)
+	if q.isDatagram() {
 		return
 	}
 	prm.PathRemoteLID.Put(b, uint64(a.DLID))

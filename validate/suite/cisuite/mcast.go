@@ -14,7 +14,6 @@ import (
 const (
 	mcastQPN ci.QPN = 0xffffff // destination of every multicast packet (IBTA 10.5.2)
 	mlid1    ci.LID = 0xc001
-	mlid2    ci.LID = 0xc002
 )
 
 // mcastCases are the cases of unreliable multicast. (IBTA 10.5, 11.3.1, 11.3.2.)
