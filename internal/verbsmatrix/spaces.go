@@ -36,12 +36,26 @@ func (s *Space) Fields() []string {
 	return fields
 }
 
-// WriteSpaces writes the results to the file of a module.
+// WriteSpaces writes the results to the file of a module. Spaces without results keep the row that they have there.
 func WriteSpaces(root string, list []Space) error {
+	rows, err := ReadSpaces(root)
+	if err != nil {
+		return err
+	}
+	had := map[string][]string{}
+	for _, r := range rows {
+		had[r[0]] = r
+	}
 	text := "# TestSpaces has recorded this: CIDDK_WHOLE=1 CIDDK_FULL=1 go test -timeout 2h ./test/verbs " +
 		"-run TestSpaces -record-spaces\n"
 	for _, s := range list {
-		text += strings.Join(s.Fields(), "; ") + "\n"
+		row := s.Fields()
+		if s.results == nil {
+			row = had[s.Name]
+		}
+		if row != nil {
+			text += strings.Join(row, "; ") + "\n"
+		}
 	}
 	return os.WriteFile(filepath.Join(root, filepath.FromSlash(SpacesPath)), []byte(text), 0o644)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"slices"
 
 	"ciddk/test/linux/guest"
 )
@@ -21,6 +22,8 @@ type subject struct {
 var subjects = map[string]subject{
 	"rxe-debian12": {title: "Soft-RoCE of Linux, Debian 12", modules: []string{"veth"}, setup: guest.WirePeer,
 		device: "rxe1", args: peerArgs},
+	"rxe-wire-debian12": {title: "Soft-RoCE of Linux, Debian 12: the wire", modules: []string{"veth"},
+		setup: guest.WirePeer, device: "rxe1", args: append(slices.Clone(peerArgs), "--case", "wire.*")},
 	"rxe-debian13": {title: "Soft-RoCE of Linux, Debian 13", kernel: "trixie", modules: []string{"veth"},
 		setup: guest.WirePeer, device: "rxe1", args: peerArgs},
 	"librxe-debian12": {title: "User library of Soft-RoCE, Debian 12", space: "bookworm"},

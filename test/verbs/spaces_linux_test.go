@@ -90,6 +90,7 @@ func TestSpaces(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	results := make([]verbsmatrix.Space, len(spaces))
 	for i, x := range spaces {
+		results[i].Name = x.title
 		t.Run(x.set.Suite, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), installTime)
 			defer cancel()
