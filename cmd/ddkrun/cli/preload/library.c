@@ -35,7 +35,8 @@
 enum { OFF_QUERY_DEVICE_EX = -104, OFF_CREATE_QP_EX = -56 };
 enum { MUTEX = sizeof(pthread_mutex_t) }; /* 40 bytes with x86-64, and 48 with arm64 */
 enum { OFF_CREATE_CQ = 88, OFF_POLL_CQ = 96, OFF_CMD_FD = 264, OFF_ABI = 280 + MUTEX, CONTEXT_SIZE = OFF_ABI + 8 };
-enum { OFF_START_POLL = 104 + MUTEX, OFF_NEXT_POLL = 112 + MUTEX, OFF_END_POLL = 120 + MUTEX }; /* of struct ibv_cq_ex */
+/* of struct ibv_cq_ex */
+enum { OFF_START_POLL = 104 + MUTEX, OFF_NEXT_POLL = 112 + MUTEX, OFF_END_POLL = 120 + MUTEX };
 enum { OFF_INLINE = 248 + MUTEX, OFF_INLINE_LIST = 256 + MUTEX };			     /* of struct ibv_qp_ex */
 enum { OFF_COMP_MASK = 60, SEND_OPS = 64, OFF_SEND_OPS = 128 };		 /* of struct ibv_qp_init_attr_ex */
 enum { OFF_CAPABILITIES = 280, ATTR_SIZE = 400 };			 /* of struct ibv_device_attr_ex */
@@ -249,11 +250,12 @@ static char *context_of(void *whole)
 
 /*
  * set_function_of returns verbs_set_ops of the libibverbs that a provider uses, by which a library is found that a
- * plugin or a program has for itself. It stays loaded, since its functions are kept.
+ * plugin or a program has for itself. It stays loaded, since its functions are kept. A provider that is not known, since
+ * its table is in no file, has the next one.
  */
-static set_function *set_function_of(const Dl_info *provider)
+static set_function *set_function_of(const char *provider)
 {
-	void *library = dlopen(provider->dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	void *library = provider ? dlopen(provider, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 	void *f = library ? dlsym(library, "verbs_set_ops") : NULL;
 	return (set_function *)(f ? f : dlsym(RTLD_NEXT, "verbs_set_ops"));
 }
@@ -262,8 +264,8 @@ static set_function *set_function_of(const Dl_info *provider)
 EXPORT void verbs_set_ops(void *whole, void *const *ops);
 EXPORT void verbs_set_ops(void *whole, void *const *ops)
 {
-	Dl_info provider, owner;
-	set_function *set = dladdr(ops, &provider) ? set_function_of(&provider) : NULL;
+	Dl_info provider = {0}, owner;
+	set_function *set = set_function_of(dladdr(ops, &provider) ? provider.dli_fname : NULL);
 	if (!set)
 		return;
 	set(whole, ops);
