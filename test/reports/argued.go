@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/xml"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,17 +15,25 @@ import (
 	"strings"
 )
 
-// findings is the file that argues the failures of a report.
-const findings = "findings.md"
+// Files of a report: all results, and the argument for each failure.
+const (
+	junitName = "junit.xml.gz"
+	findings  = "findings.md"
+)
 
 // quoted matches what a page has in backquotes: cases, or patterns of cases.
 var quoted = regexp.MustCompile("`([^`\n]+)`")
 
 // unargued returns the cases of a report that did not pass, and that findings.md does not name.
 func unargued(dir string) ([]string, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "junit.xml"))
+	f, err := os.Open(filepath.Join(dir, junitName))
 	if err != nil {
 		return nil, err
+	}
+	defer f.Close()
+	junit, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	var list struct {
 		Suites []struct {
@@ -32,7 +44,7 @@ func unargued(dir string) ([]string, error) {
 			} `xml:"testcase"`
 		} `xml:"testsuite"`
 	}
-	if err := xml.Unmarshal(b, &list); err != nil {
+	if err := xml.NewDecoder(junit).Decode(&list); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, findings))
@@ -57,4 +69,20 @@ func unargued(dir string) ([]string, error) {
 		}
 	}
 	return missing, nil
+}
+
+// remarkable returns a log without the lines of cases that passed or were skipped, which the JUnit file has, too.
+func remarkable(log string) string {
+	return regexp.MustCompile(`(?m)^(pass|skip) .*\n`).ReplaceAllString(log, "")
+}
+
+// compressed returns a text in the form of gzip.
+func compressed(text string) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := io.WriteString(w, text)
+	if err = errors.Join(err, w.Close()); err != nil {
+		panic(err) // a buffer takes all
+	}
+	return b.Bytes()
 }

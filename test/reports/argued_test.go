@@ -16,7 +16,7 @@ import (
 func TestArgued(t *testing.T) {
 	root, err := modroot.Find()
 	require.NoError(t, err)
-	list, err := filepath.Glob(filepath.Join(root, "docs", "reports", "*", "junit.xml"))
+	list, err := filepath.Glob(filepath.Join(root, "docs", "reports", "*", junitName))
 	require.NoError(t, err)
 	for _, file := range list {
 		missing, err := unargued(filepath.Dir(file))
@@ -26,7 +26,7 @@ func TestArgued(t *testing.T) {
 	dir := t.TempDir()
 	const junit = `<testsuites><testsuite><testcase name="a.b title"><failure/></testcase>` +
 		`<testcase name="a.c"><error/></testcase><testcase name="a.d"></testcase></testsuite></testsuites>`
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "junit.xml"), []byte(junit), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, junitName), compressed(junit), 0o600))
 	missing, err := unargued(dir)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a.b", "a.c"}, missing)

@@ -7,6 +7,7 @@
 // root and the packages of .ci/run, and some hours for all: a virtual machine without KVM is slow.
 //
 // A folder has what a submission for conformance has elsewhere: product.json says what was judged, run.log is the
-// output of the certifier, and junit.xml its result for programs. findings.md, which argues each failure, is written
+// output of the certifier without the cases that passed or were skipped, and junit.xml.gz has the results of all for
+// programs. findings.md, which argues each failure, is written
 // by hand; a report whose failures it does not name is not complete, and the command says so.
 package main

@@ -123,9 +123,9 @@ func (r *result) write(dir string, s *subject) error {
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"product.json": string(b) + "\n", "run.log": r.log,
-		"junit.xml": r.junit} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+	for name, data := range map[string][]byte{"product.json": append(b, '\n'), "run.log": []byte(remarkable(r.log)),
+		junitName: compressed(r.junit)} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			return err
 		}
 	}
