@@ -8,6 +8,6 @@
 //
 // A folder has what a submission for conformance has elsewhere: product.json says what was judged, run.log is the
 // output of the certifier without the cases that passed or were skipped, and junit.xml.gz has the results of all for
-// programs. findings.md, which argues each failure, is written
-// by hand; a report whose failures it does not name is not complete, and the command says so.
+// programs. findings.md, which argues each failure, is written by hand; a report whose failures it does not name is
+// not complete, and the command says so.
 package main
