@@ -33,6 +33,8 @@ type cq struct {
 	solicited uint32 // producer index behind the last solicited entry
 	armed     uint8  // prm.ArmSolicited, prm.ArmAny, or 0
 	armedAt   uint32 // consumer index with which the driver armed it
+	sequence  uint8  // number of the doorbell that armed it
+	fired     uint8  // 1<<the number of the doorbell whose event was raised, or 0
 	status    uint64 // prm.CQCStatusFull, prm.CQCStatusError, or 0; an error lasts as long as the queue
 
 	isModerated bool // the transport delays events
@@ -368,7 +370,7 @@ func (q *cq) fireIfDue() {
 	if !q.isDue() {
 		return
 	}
-	q.armed = 0
+	q.armed, q.fired = 0, 1<<q.sequence
 	if e := q.m.eqs.get(q.eqn); e != nil {
 		q.m.raiseTo(e, prm.EventCompletion, 0, func(b []byte) { prm.EQECQN.Put(b, uint64(q.num)) })
 	}
@@ -382,13 +384,19 @@ func (m *Model) armCQ(page uint32, b []byte) {
 	if q == nil || q.uar != page {
 		return
 	}
-	q.request(uint8(prm.CQDoorbellCommand.Get(b)), uint32(prm.CQDoorbellConsumer.Get(b)))
+	q.request(uint8(prm.CQDoorbellCommand.Get(b)), uint8(prm.CQDoorbellSequence.Get(b)),
+		uint32(prm.CQDoorbellConsumer.Get(b)))
 }
 
-// request arms the queue for a driver that has taken all entries before consumer.
-func (q *cq) request(command uint8, consumer uint32) {
+// request arms the queue for a driver that has taken all entries before consumer. A doorbell with the number of the one
+// whose event was raised comes from before that event, as drivers count their events in it, and does nothing.
+func (q *cq) request(command, sequence uint8, consumer uint32) {
 	q.mu.Lock()
-	if q.armed, q.armedAt = command, consumer; command > prm.ArmAny {
+	if q.fired == 1<<sequence {
+		q.mu.Unlock()
+		return
+	}
+	if q.armed, q.armedAt, q.sequence = command, consumer, sequence; command > prm.ArmAny {
 		q.armed = 0
 	}
 	held := 0

@@ -37,7 +37,7 @@ func TestRequestAfterEntryTaken(t *testing.T) {
 		{"no such command", 3, 5, 5, 4, true, true, true, 0},
 	} {
 		q := &cq{m: &Model{}, log: 4, producer: tt.producer, solicited: tt.solicited}
-		q.request(tt.command, tt.consumer)
+		q.request(tt.command, 0, tt.consumer)
 		assert.Equal(t, tt.isDue, q.armed == 0, "%s: at once", tt.name)
 		if tt.arrives {
 			q.producer++
@@ -47,4 +47,20 @@ func TestRequestAfterEntryTaken(t *testing.T) {
 		}
 		assert.Equal(t, tt.want, q.armed, tt.name)
 	}
+}
+
+// TestRequestRepeated repeats a doorbell after its event: a driver that has not seen the event gets no second one.
+func TestRequestRepeated(t *testing.T) {
+	t.Parallel()
+	q := &cq{m: &Model{}, log: 4, producer: 5}
+	q.request(prm.ArmSolicited, 0, 5)
+	q.request(prm.ArmAny, 0, 5) // before the event, it may arm in another way
+	q.producer++
+	q.Fires(false)
+	assert.Zero(t, q.armed)
+	q.producer++
+	q.request(prm.ArmAny, 0, 5)
+	assert.Zero(t, q.armed, "repeated")
+	q.request(prm.ArmAny, 1, 7)
+	assert.Equal(t, uint8(prm.ArmAny), q.armed, "the next one")
 }

@@ -20,6 +20,7 @@ type completionQueue struct {
 	log      int
 	mem, rec *bus.DMA
 	consumer uint32
+	arms     uint64 // doorbells that armed it
 	mtt      uint64 // offset of its first MTT
 }
 
@@ -62,6 +63,8 @@ func (q *completionQueue) wait() []byte {
 // arm rings the doorbell for an event.
 func (q *completionQueue) arm(command uint64) {
 	var b [8]byte
+	q.arms++
+	prm.CQDoorbellSequence.Put(b[:], q.arms&3)
 	prm.CQDoorbellCommand.Put(b[:], command)
 	prm.CQDoorbellCQN.Put(b[:], uint64(q.num))
 	prm.CQDoorbellConsumer.Put(b[:], uint64(q.consumer))
