@@ -11,6 +11,7 @@ import (
 
 // A testCQ is a CQ as its driver has it.
 type testCQ struct {
+	arms  uint32 // doorbells that armed it
 	d     *fw.Device
 	num   uint32
 	queue *fw.Queue
@@ -50,7 +51,10 @@ func newCQ(t testing.TB, d *fw.Device, eq int, completion func()) *testCQ {
 }
 
 // arm arms the CQ for any completion behind the consumer index 0.
-func (q *testCQ) arm() { q.uar.ArmCQ(prm.ArmAny<<24|q.num, 0) }
+func (q *testCQ) arm() {
+	q.uar.ArmCQ(q.arms&3<<28|prm.ArmAny<<24|q.num, 0)
+	q.arms++
+}
 
 // complete produces a completion: that of a receive request which a QP in the error state flushes.
 func (q *testCQ) complete(t testing.TB) {
