@@ -1,6 +1,6 @@
 /*
- * A queue of which ibv_create_qp says that it has room for 0 requests takes one. Its man page: "the actual values
- * allocated ... will be returned".
+ * A queue of which ibv_create_qp says that it has room for 0 requests takes one. By its man page, it returns the actual
+ * values of the QP that was created.
  */
 #include "loop.h"
 
