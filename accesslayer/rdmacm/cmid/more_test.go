@@ -107,7 +107,8 @@ type readyID struct {
 	peer <-chan accepted
 }
 
-func newReadyID(t *testing.T) readyID {
+// newRoutedID returns an ID that has resolved the way to a peer that accepts, and its host.
+func newRoutedID(t *testing.T) (*cmid.ID, *host, <-chan accepted) {
 	t.Helper()
 	l := newLAN()
 	s, c := l.Host(t, "10.66.0.1"), l.Host(t, "10.66.0.2")
@@ -119,6 +120,12 @@ func newReadyID(t *testing.T) readyID {
 	require.NoError(t, err)
 	require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
 	require.NoError(t, id.ResolveRoute(ctx))
+	return id, c, peer
+}
+
+func newReadyID(t *testing.T) readyID {
+	t.Helper()
+	id, c, peer := newRoutedID(t)
 	pd, err := id.PD()
 	require.NoError(t, err)
 	cq, err := pd.NewCQ(ci.CQCreate{Size: 8}, accesslayer.CQHandler{})
@@ -213,16 +220,8 @@ func TestSRQNeedsCQ(t *testing.T) {
 
 // TestDisconnectBeforeEstablish tests that an end that has accepted can reject as long as there is no connection.
 func TestDisconnectBeforeEstablish(t *testing.T) {
-	l := newLAN()
-	s, c := l.Host(t, "10.66.0.1"), l.Host(t, "10.66.0.2")
+	id, _, peer := newRoutedID(t)
 	ctx := cmrig.Within(t)
-	ln, err := s.M.Listen(ap("10.66.0.1:7174"), cmid.ListenConfig{})
-	require.NoError(t, err)
-	peer := serve(t, ln, nil, cmid.ConnParam{})
-	id, err := c.M.NewID(cmid.IDConfig{})
-	require.NoError(t, err)
-	require.NoError(t, id.ResolveAddr(ctx, ap("10.66.0.1:7174")))
-	require.NoError(t, id.ResolveRoute(ctx))
 	require.NoError(t, id.Connect(ctx, cmid.ConnParam{QP: &cm.QP{Num: 0x123, StartPSN: 1}}))
 	require.NoError(t, id.Disconnect(ctx))
 	assert.ErrorIs(t, id.Err(), cmid.ErrDisconnected)
