@@ -144,7 +144,7 @@ func (n *Node) serve(ln *cmid.Listener) {
 		}
 		busy <- struct{}{}
 		n.wg.Go(func() {
-			if err := n.accept(id); err != nil {
+			if err := n.accept(id); err != nil && n.ctx.Err() == nil {
 				slog.Info("lnd: a connection request failed", "from", id.RemoteAddr(), "error", err)
 			}
 			<-busy
