@@ -98,9 +98,9 @@
 // time-wait; docs/limits.md has the figures. A peer cannot make an event queue grow. Times that peers request are
 // limited (Config). Neither a request nor a connection has a goroutine, and all timers run on one clock.Wheel.
 //
-// Communication IDs are random, so only a receiver of a request can answer it. A message that has only one of a
-// connection's IDs, or only its peer's QP, ends the connection only if it comes from the peer's port. A port that has
-// both IDs, or that forges its address, can end a connection; nothing prevents that.
+// Communication IDs are random, and the answer to a request is taken only from the port to which it was sent. A message
+// that has only one of a connection's IDs, or only its peer's QP, ends the connection only if it comes from the peer's
+// port. A port that has both IDs, or that forges its address, can end a connection; nothing prevents that.
 //
 // # Deviations from the standard
 //

@@ -46,6 +46,34 @@ func TestForgedREQ(t *testing.T) {
 	}
 }
 
+// The answer to a request is taken only from the port to which the request was sent, though one from elsewhere has the
+// ID of the request.
+func TestForgedAnswer(t *testing.T) {
+	inScript(t, func(t *testing.T, s *scripted) {
+		v := s.enterREQSent()
+		forged := s.reply(s.p.req)
+		for _, m := range []mad.CMMessage{forged,
+			&mad.MRA{LocalCommID: forged.LocalCommID, RemoteCommID: forged.RemoteCommID, Message: mad.WhichREQ},
+			&mad.REJ{LocalCommID: forged.LocalCommID, RemoteCommID: forged.RemoteCommID, Message: mad.WhichREQ}} {
+			s.sendFromOtherPort(m)
+			assert.Equal(t, cm.StateREQSent, v.c.State(), "%T", m)
+		}
+		v.end()
+
+		found := make(chan ci.QPN, 1)
+		go func() {
+			r, err := s.x.m.Lookup(t.Context(), cm.LookupConfig{Service: service1, Path: s.x.path(1, s.p.x, 1)})
+			assert.NoError(t, err)
+			found <- r.QPN
+		}()
+		s.settle()
+		id := one[*mad.SIDRREQ](s).RequestID
+		s.sendFromOtherPort(&mad.SIDRREP{RequestID: id, QPN: 13})
+		s.send(&mad.SIDRREP{RequestID: id, QPN: 14})
+		assert.Equal(t, ci.QPN(14), <-found)
+	})
+}
+
 // A REP with another peer's QP establishes no connection, and does not end the connection of that QP.
 func TestForgedREP(t *testing.T) {
 	inScript(t, func(t *testing.T, s *scripted) {

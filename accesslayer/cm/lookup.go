@@ -153,7 +153,7 @@ func (p *port) receiveSIDRREP(r *mads.Received, s *mad.SIDRREP) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.lookups[s.RequestID]
-	if l == nil {
+	if l == nil || !l.port.isSame(&l.to, &r.From) {
 		m.count.drop(DropUnknown)
 		return
 	}

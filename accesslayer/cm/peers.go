@@ -32,14 +32,16 @@ func portOf(a *mads.Address) peerPort {
 	return peerPort{lid: a.AV.DLID}
 }
 
-// isPeer reports whether a is an address of the peer's port. Ports are compared by GID if both addresses have one, and
-// otherwise by LID. A port with LMC has several LIDs; the peer's LMC is taken to be that of our port. The caller holds
-// c.mu.
-func (c *conn) isPeer(a *mads.Address) bool {
-	if a.AV.Global && c.to.AV.Global {
-		return a.AV.GRH.DGID == c.to.AV.GRH.DGID
+// isPeer reports whether a is an address of the peer's port. The caller holds c.mu.
+func (c *conn) isPeer(a *mads.Address) bool { return c.port.isSame(&c.to, a) }
+
+// isSame reports whether a and b, as seen from p, are addresses of one port. Ports are compared by GID if both addresses
+// have one, and otherwise by LID. A port with LMC has several LIDs; the LMC of all ports is taken to be that of p.
+func (p *port) isSame(a, b *mads.Address) bool {
+	if a.AV.Global && b.AV.Global {
+		return a.AV.GRH.DGID == b.AV.GRH.DGID
 	}
-	return (a.AV.DLID^c.to.AV.DLID)>>c.port.attr().LMC == 0
+	return (a.AV.DLID^b.AV.DLID)>>p.attr().LMC == 0
 }
 
 // insertPeer adds a connection to the tables by the peer's ID and the peer's QP. If another connection has one of them,

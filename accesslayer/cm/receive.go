@@ -103,18 +103,17 @@ func (c *conn) receive(r *mads.Received, h *mad.Header, k message, ours, theirs 
 	return ok
 }
 
-// isFromPeer reports whether a message comes from the peer, as far as that can be checked. A REJ that names only one of
-// the two IDs must come from the peer's port. One that does not name our ID comes from a peer without an answer from
-// this end, so it does not apply to an established connection. The caller holds c.mu.
+// isFromPeer reports whether a message comes from the peer, as far as that can be checked. The first message of a peer,
+// and a REJ that names only one of the two IDs, must come from the peer's port. A REJ that does not name our ID comes
+// from a peer without an answer from this end, so it does not apply to an established connection. The caller holds c.mu.
 func (c *conn) isFromPeer(k message, ours, theirs uint32, from *mads.Address) bool {
 	switch {
 	case c.state == StateClosed || c.state == StateIdle:
 		return false
 	case ours != c.id:
 		return theirs == c.remoteID && c.state < StateEstablished && c.isPeer(from)
-	case c.state == StateREQSent || c.state == StateREPWait: // the peer's first message
-		return true
-	case k == msgREJ && theirs == 0:
+	case c.state == StateREQSent || c.state == StateREPWait, // the peer's first message: its ID is not known
+		k == msgREJ && theirs == 0:
 		return c.isPeer(from)
 	}
 	return theirs == c.remoteID

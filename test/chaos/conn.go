@@ -89,6 +89,9 @@ func (w *world) connection(a *actor, from, to *host, fragile bool) {
 		w.mu.Unlock()
 		c.harm()
 		c.halt()
+		if c.unsteady { // the passive end cannot do it without its HCA, and waits for the streams of both
+			_ = e.disconnect() // injected errors
+		}
 		c.left.Wait()
 		e.leave(a)
 	}()

@@ -107,8 +107,8 @@ func (e *end) broken(what string, err error) {
 	if status == ci.WCFlushErr && e.id.Err() == nil { // a send of the QP failed, and the sender reports the error
 		return
 	}
-	e.c.w.v.failf("%s: end %d: %s failed, though nothing disturbed the connection: %v (error of its ID: %v)",
-		e.c.name, e.side, what, err, e.id.Err())
+	e.c.w.v.failf("%s: end %d: %s failed, though nothing disturbed the connection: %v (error of its ID: %v); "+
+		"terms received %+v, of the peer %+v", e.c.name, e.side, what, err, e.id.Err(), e.peer, e.other().own)
 	e.c.harm()
 }
 

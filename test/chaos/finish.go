@@ -258,6 +258,23 @@ func (e *end) access(op ci.SendOp, n uint32, to ci.Remote, off int64) ci.SendWR 
 	return ci.SendWR{Op: op, SGL: []ci.SGE{g.SGE(0, n)}, Remote: to}
 }
 
+// disconnect disconnects the end. A second call does nothing.
+func (e *end) disconnect() error {
+	if e.id == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := e.id.Disconnect(ctx)
+	if errors.Is(err, cm.ErrTimeout) || errors.Is(err, ci.InvalidState) {
+		err = nil // the peer may have been removed, or the connection may have ended
+	}
+	if e.c.unsteady || !e.connected {
+		e.flush()
+	}
+	return err
+}
+
 // leave closes an end after its streams have stopped.
 func (e *end) leave(a *actor) {
 	c, w := e.c, e.c.w
@@ -266,18 +283,7 @@ func (e *end) leave(a *actor) {
 			w.v.failf("%s: end %d: %s: %v", c.name, e.side, what, err)
 		}
 	}
-	if e.id != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		err := e.id.Disconnect(ctx)
-		cancel()
-		// the peer may have been removed, or the connection may have ended
-		if !errors.Is(err, cm.ErrTimeout) && !errors.Is(err, ci.InvalidState) {
-			fail("disconnect", err)
-		}
-		if c.unsteady || !e.connected {
-			e.flush()
-		}
-	}
+	fail("disconnect", e.disconnect())
 	c.streams.Wait()
 	a.beat()
 	if e.id != nil && e.id.QP() != nil {
