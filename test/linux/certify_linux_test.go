@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/internal/testenv"
 	"ciddk/test/linux/guest"
 	"ciddk/validate"
 )
@@ -46,7 +45,7 @@ func TestCertifyWire(t *testing.T) {
 // certify runs cases in the guest. None of them may fail, and at least so many must pass.
 func (l *lab) certify(t *testing.T, least int, args []string, cases ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	const report = "/tmp/report.json"
 	args = append([]string{certifier, "run", "--expect", expectations, "--json", report, "--quiet", "--timeout", "60s"},

@@ -22,7 +22,7 @@ import (
 func TestYama(t *testing.T) {
 	testenv.Long(t)
 	testenv.Linux(t, guest.Available())
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	program := filepath.Join(t.TempDir(), "ddkrun")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, "ciddk/cmd/ddkrun")

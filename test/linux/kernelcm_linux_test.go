@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/internal/testenv"
 	"ciddk/test/linux/guest"
 )
 
@@ -20,7 +19,7 @@ const (
 // TestKernelCM runs the tests of package kernelcm on Linux's Soft-RoCE, with the connection manager of the kernel.
 func TestKernelCM(t *testing.T) {
 	l := useLab(t)
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := l.linux.Run(ctx, nicTests, "-test.v")
 	require.NoError(t, err)
@@ -35,7 +34,7 @@ func TestKernelCMWithOurs(t *testing.T) {
 		for role, linuxServes := range map[string]bool{"linux is the server/": true, "linux is the client/": false} {
 			p := pings{v6: v6, size: 1001, count: 5}
 			t.Run(role+p.String(), func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				e := l.ends(v6)
 				serving, pinging := []string{"-s", "-C", "5"}, []string{"-c", "-V", "-C", "5", "-S", "1001"}

@@ -33,6 +33,9 @@ var shared struct {
 	dir string
 }
 
+// patience bounds a wait for the guest. A processor without virtualization emulates it, a hundred times as slowly.
+const patience = 5 * testenv.Patience
+
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(cleaner{m})
 }
@@ -72,7 +75,7 @@ func useLab(t *testing.T) *lab {
 
 // newLab creates a network with an MTU for path MTUs up to 4096.
 func newLab() (l *lab, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	l = &lab{}
 	if shared.dir, err = os.MkdirTemp("", "ciddk-linux-"); err != nil {

@@ -42,7 +42,7 @@ func TestPeer(t *testing.T) {
 		{"ib_atomic_bw", "ib_atomic_bw -F -d " + guest.Device + " -x " + gid, nil, 16},
 	}, 3) {
 		t.Run(x.program, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			loop := "while :; do " + x.server + "; done"
 			server, err := l.linux.Start(ctx, "busybox", "sh", "-c", loop)

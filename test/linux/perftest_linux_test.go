@@ -243,7 +243,7 @@ func perftestRows(out string, columns int) [][]string {
 }
 
 func (l *lab) pair(t *testing.T, rec *recording, p pairing) {
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	addr := l.net.Addr4
 	if p.v6 {

@@ -110,7 +110,7 @@ type machine interface {
 
 // play records a game, and checks that each side sent its messages.
 func (l *lab) play(t *testing.T, rec *recording, g game, linuxServes bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 
 	linux, ours := l.linux.Index(), guest.Host

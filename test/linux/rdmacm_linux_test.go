@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/internal/testenv"
 	"ciddk/test/linux/guest"
 )
 
@@ -46,7 +45,7 @@ func TestRDMACM(t *testing.T) {
 }
 
 func (l *lab) deal(t *testing.T, rec *recording, d deal, linuxServes bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	e := l.ends(d.v6)
 	ours := append([]string{l.cmpeer, d.ours[0], e.ours().String()}, d.ours[1:]...)
@@ -111,7 +110,7 @@ func TestRDMACMPair(t *testing.T) {
 		},
 	} {
 		t.Run(role, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			rec.record(t, l, func() {
 				s, c, err := run(t, ctx)
@@ -121,7 +120,7 @@ func TestRDMACMPair(t *testing.T) {
 		})
 	}
 	t.Run("our server is slow", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		sent := rec.record(t, l, func() {
 			// Linux would repeat the request after 6.3 s
@@ -142,7 +141,7 @@ func TestRDMACMPair(t *testing.T) {
 		assert.Len(t, sent, 2)
 	})
 	t.Run("we know nothing of the answer", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		rec.record(t, l, func() {
 			s := e.serveLinux(t, ctx, "ucmatose", "-b", e.theirs().String())
@@ -158,7 +157,7 @@ func TestRDMACMPair(t *testing.T) {
 		})
 	})
 	t.Run("our server refuses", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		rec.record(t, l, func() {
 			s := e.serveOurs(t, ctx, l.cmpeer, "connect", e.ours().String(), "--no")
@@ -182,7 +181,7 @@ func TestRDMACMGroup(t *testing.T) {
 	e := l.ends(false)
 	for ourRole, from := range map[string]netip.Addr{"we send": e.ours(), "we receive": e.theirs()} {
 		t.Run(ourRole, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			theirs := []string{"mckey", "-m", group, "-b", e.theirs().String(), "-S", "777"}
 			ours := []string{l.cmpeer, "group", e.ours().String(), "-m", group, "-S", "777"}

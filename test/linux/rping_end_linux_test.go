@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/internal/testenv"
 	"ciddk/test/linux/guest"
 )
 
@@ -148,7 +147,7 @@ func TestRPingEnds(t *testing.T) {
 	}
 	for name, f := range tests {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			sent := rec.record(t, l, func() { f(t, ctx) })
 			assert.Len(t, sent, 2, "addresses that sent RoCEv2")

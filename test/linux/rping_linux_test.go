@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"ciddk/internal/testenv"
 	"ciddk/test/linux/guest"
 )
 
@@ -116,7 +115,7 @@ func TestRPing(t *testing.T) {
 }
 
 func (l *lab) rpings(t *testing.T, rec *recording, p pings, linuxServes bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	e := l.ends(p.v6)
 	var server, client guest.Result
