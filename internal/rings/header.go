@@ -16,10 +16,17 @@ import (
 // QP. Before the engine sleeps, it sets the word at 0 and reads the bits once more. A post that has set its bit loads
 // the word. If the engine sleeps, the process that changes the word from 1 to 0 rings the doorbell. All these accesses
 // are sequentially consistent, so that either the engine sees the bit or the post sees that the engine sleeps.
+//
+// # Bells
+//
+// A carrier that knows the indexes of a program's QPs can share them with the program in a table of BellsSize bytes. It
+// has a u64 for each handle modulo MaxUserQPs: the handle in the upper half, and the index plus 1 in the lower one, or 0
+// if the QP has no bell. The later one of two QPs with one place has it, and posts to the other one are system calls.
 const (
 	HeaderSize = 4096
 	// MaxUserQPs is the maximum number of QPs of a process with queues in shared memory.
 	MaxUserQPs = 16384
+	BellsSize  = 8 * MaxUserQPs
 
 	offAsleep  = 0
 	offSummary = 128
@@ -116,3 +123,17 @@ func (h *Header) Sleep() { atomic.StoreUint32(h.asleep, 1) }
 
 // Wake announces that the engine is awake.
 func (h *Header) Wake() { atomic.StoreUint32(h.asleep, 0) }
+
+// SetBell sets the index of a QP in a table of bells.
+func SetBell(table []byte, handle, index uint32) {
+	atomic.StoreUint64(bell(table, handle), uint64(handle)<<32|uint64(index+1))
+}
+
+// RemoveBell removes a QP from a table of bells.
+func RemoveBell(table []byte, handle uint32) {
+	if b := bell(table, handle); atomic.LoadUint64(b)>>32 == uint64(handle) {
+		atomic.StoreUint64(b, 0)
+	}
+}
+
+func bell(table []byte, handle uint32) *uint64 { return word64(table, int(handle%MaxUserQPs)*8) }

@@ -226,6 +226,21 @@ func TestHeaderFair(t *testing.T) {
 	require.False(t, h.Take(none))
 }
 
+// TestBells checks the table of bells with handles that have the same place.
+func TestBells(t *testing.T) {
+	t.Parallel()
+	table := alignedBytes(BellsSize)
+	at := func(handle uint32) uint64 { return *bell(table, handle) }
+	const first, second = 5, 5 + 3*MaxUserQPs
+	SetBell(table, first, 7)
+	require.EqualValues(t, first<<32|8, at(first))
+	SetBell(table, second, MaxUserQPs-1)
+	RemoveBell(table, first)
+	require.EqualValues(t, second<<32|MaxUserQPs, at(first), "it is that of the second one")
+	RemoveBell(table, second)
+	require.Zero(t, at(second))
+}
+
 func TestArmConditions(t *testing.T) {
 	t.Parallel()
 	s := shape(CompletionShape(3))

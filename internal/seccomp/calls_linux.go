@@ -55,6 +55,9 @@ func (t *task) onDevice() result {
 	case unix.SYS_READ:
 		return t.read(d, t.args[1], t.args[2])
 	case unix.SYS_IOCTL:
+		if uint32(t.args[1]) == shareBells && d.dev != nil {
+			return t.shareBells(d)
+		}
 		q := &devices.Request{IsIoctl: true, Ioctl: uint64(uint32(t.args[1])), Operand: t.args[2]}
 		if handle, ok := t.destroysMR(q); ok && d.dev != nil {
 			return t.register(d, q, &registration{handle: handle})
@@ -158,36 +161,6 @@ func (t *task) duplicateAt(d *descriptor, number int, flags uint32) result {
 	}
 	defer unix.Close(fd)
 	return t.giveAt(fd, number, flags)
-}
-
-// The command that starts a send queue: post send without requests (package internal/kproxy/uverbs).
-const (
-	postSend     = 28
-	doorbellSize = 32
-)
-
-// ring completes a call that starts a send queue, without another goroutine: it is the most frequent one, and a program
-// that polls for its effect leaves few processors for the supervisor. It reports false for other calls, and if the
-// queue has no bell.
-func (t *task) ring() bool {
-	if t.nr != unix.SYS_WRITE || t.args[2] != doorbellSize {
-		return false
-	}
-	d, ok := t.descriptor(t.int(0))
-	if !ok {
-		return false
-	}
-	defer d.release()
-	var b [doorbellSize]byte
-	if d.dev == nil || readMemory(t.tid, t.args[1], b[:]) != nil || !t.isValid() {
-		return false
-	}
-	isBell := ne.Uint32(b[:]) == postSend && ne.Uint16(b[4:]) == doorbellSize/4 && ne.Uint32(b[20:]) == 0
-	if !isBell || !d.dev.ring(ne.Uint32(b[16:])) {
-		return false
-	}
-	t.respond(result{value: doorbellSize})
-	return true
 }
 
 func (t *task) write(d *descriptor, addr, size uint64) result {

@@ -34,6 +34,7 @@ type device struct {
 	header *rings.Header
 	memory []byte
 	bells  map[uint32]uint32 // by handle of a QP
+	table  []byte            // of bells, which the program has; nil: none
 
 	process    *os.File   // pidfd of the process that opened the file
 	pid        int        // its number
@@ -63,30 +64,8 @@ func (d *device) release() {
 		_ = unix.Munmap(d.memory) // it is a mapping
 		d.memory, d.header = nil, nil
 	}
+	d.dropTable()
 	d.process.Close()
-}
-
-// ring starts the send queue of a QP. It reports false if the QP has no bell.
-func (d *device) ring(handle uint32) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	index, ok := d.bells[handle]
-	if !ok || d.header == nil {
-		return false
-	}
-	if d.header.Mark(index) {
-		devices.Wake(d.conn)
-	}
-	return true
-}
-
-func (d *device) setBell(b *devices.Bell) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.bells, b.Handle)
-	if b.IsSet && b.Index < rings.MaxUserQPs {
-		d.bells[b.Handle] = b.Index
-	}
 }
 
 // setMemory maps the memory that the program shares with the adapter.

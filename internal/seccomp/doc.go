@@ -24,6 +24,13 @@
 //   - of others: the connection itself, so that the program can poll it. Its socket has a name, by which the supervisor
 //     recognizes it.
 //
+// # Doorbells
+//
+// A program that polls leaves few processors for the supervisor, which would have to answer each doorbell. The library
+// of Config.Preload therefore gets the memory with the adapter's bells, and a table of the program's bells that the
+// supervisor keeps, by an ioctl of its own (bells_linux.go). It makes a call only if the adapter sleeps. The memory has
+// another open file there, so that the lock above is not held by it.
+//
 // # Bad input
 //
 // The program is hostile. Its memory is copied with process_vm_readv and process_vm_writev, and an address that is not

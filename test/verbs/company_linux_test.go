@@ -159,6 +159,7 @@ func TestBells(t *testing.T) {
 	testenv.Long(t)
 	program := compile(t, "bells.c", "-pthread", "-l:libibverbs.so.1")
 	assert.Equal(t, "success\n", newRig(t).run(program, "descriptors"))
+	assert.Equal(t, "success\n", newSeccompRig(t).run("--carrier", "seccomp", program, "table"))
 }
 
 // TestResident registers memory of many kinds, with each choice of --share-memory and with both carriers.

@@ -37,10 +37,11 @@ var (
 	// carrierLibrary is the carrier: the part that programs cannot do without, those of memory which is shared and of
 	// memory which the daemon cannot reach, that for faults of libibverbs's user library, and that for children.
 	carrierLibrary = library{name: "carrier",
-		parts: []string{"preload.c", "share.c", "copies.c", "library.c", "exec.c"}}
+		parts: []string{"common.c", "preload.c", "share.c", "copies.c", "library.c", "exec.c"}}
 
-	// mendLibrary is the part for faults of libibverbs's user library alone, for programs of carrierSeccomp.
-	mendLibrary = library{name: "mend", begin: "#define ALONE\n", parts: []string{"library.c"}}
+	// mendLibrary is the part for faults of libibverbs's user library, and for doorbells, for programs of
+	// carrierSeccomp.
+	mendLibrary = library{name: "mend", begin: "#define ALONE\n", parts: []string{"common.c", "library.c"}}
 )
 
 // source returns the source as one file.

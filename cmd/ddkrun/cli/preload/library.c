@@ -9,22 +9,14 @@
  * The layouts are the public ones of libibverbs. struct verbs_context grows in front of struct ibv_context.
  */
 #ifdef ALONE
-#define _GNU_SOURCE
 #include <alloca.h>
-#include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define RAW(number) syscall(number)
 #define IS_OURS(fd) 1 /* the program finds no other devices */
 #define IS_STOCK (getenv("DDKRUN_STOCK") != NULL)
 #else
@@ -225,6 +217,61 @@ static void mend(void *whole, char *context, void *const *ops, set_function *set
 	}
 }
 
+#ifdef ALONE
+/*
+ * Doorbells. The supervisor lets the program map the header of the memory that it shares with the adapter, and a table
+ * of the bells of QPs (package ciddk/internal/rings, header.go). Programs that poll leave few processors for the
+ * supervisor, which would have to answer each doorbell.
+ */
+enum { MAX_FILES = 1024, SHARE_BELLS = 0x6b01, HEADER = 64 << 10, TABLE = MAX_BELLS * sizeof(uint64_t) };
+
+static _Atomic(char *) shared[MAX_FILES]; /* by descriptor: the header, and the table after it; never unmapped */
+
+/* map_part maps a part of what a device file shares. */
+static int map_part(int device, int part, char *to, size_t size)
+{
+	int fd = RAW(SYS_ioctl, device, SHARE_BELLS, part);
+	if (fd < 0)
+		return 0;
+	long p = RAW(SYS_mmap, to, size, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, fd, 0);
+	RAW(SYS_close, fd);
+	return p > 0;
+}
+
+/* share_bells maps what a device file shares in place of what another one with its descriptor has shared. */
+static void share_bells(int device)
+{
+	if (device < 0 || device >= MAX_FILES)
+		return;
+	int saved = errno;
+	char *m = atomic_load(&shared[device]);
+	int fixed = m ? MAP_FIXED : 0;
+	m = (char *)RAW(SYS_mmap, m, HEADER + TABLE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+	if (m != MAP_FAILED && map_part(device, 0, m, HEADER_SIZE) && map_part(device, 1, m + HEADER, TABLE))
+		atomic_store(&shared[device], m);
+	errno = saved;
+}
+
+/* is_rung reports whether a write is the command that starts a send queue, and has been executed. */
+static int is_rung(int fd, const void *buf, size_t size)
+{
+	uint32_t handle;
+	char *m = fd >= 0 && fd < MAX_FILES ? atomic_load(&shared[fd]) : NULL;
+	if (!m || !is_doorbell(buf, size, &handle))
+		return 0;
+	uint64_t bell = atomic_load((_Atomic uint64_t *)(m + HEADER) + handle % MAX_BELLS);
+	uint32_t count = bell; /* the index and 1, or 0 */
+	return bell >> 32 == handle && count - 1 < MAX_BELLS && !atomic_load(mark(m, count - 1));
+}
+
+EXPORT ssize_t write(int fd, const void *buf, size_t size)
+{
+	return is_rung(fd, buf, size) ? (ssize_t)size : REAL(write)(fd, buf, size);
+}
+#else
+#define share_bells(device)
+#endif
+
 /* hook replaces functions of a context, if the context is one of ours. */
 static void hook(void *whole, char *context, void *const *ops, set_function *set)
 {
@@ -234,6 +281,7 @@ static void hook(void *whole, char *context, void *const *ops, set_function *set
 	if (*f && *f != poll_and_yield) {
 		atomic_store(&real_poll, *f);
 		*f = poll_and_yield;
+		share_bells(AT(int, context, OFF_CMD_FD));
 	}
 	if (!IS_STOCK)
 		mend(whole, context, ops, set);
@@ -275,52 +323,16 @@ EXPORT void verbs_set_ops(void *whole, void *const *ops)
 		hook(whole, context, ops, set);
 }
 
-#ifndef ALONE
-/*
- * The versions of functions that have several, of which glibc before 2.36 finds the first one if it is asked for the
- * next function of a name (BZ 14932). They do what programs have not expected for 15 years.
- */
-#ifdef __aarch64__
-#define FIRST_GLIBC "GLIBC_2.17"
-#else
-#define FIRST_GLIBC "GLIBC_2.2.5"
-#endif
-
-static const struct {
-	const char *name, *first, *last;
-} versions[] = {
-	{"glob", FIRST_GLIBC, "GLIBC_2.27"},
-	{"glob64", FIRST_GLIBC, "GLIBC_2.27"},
-	{"nftw", FIRST_GLIBC, "GLIBC_2.3.3"},
-	{"nftw64", FIRST_GLIBC, "GLIBC_2.3.3"},
-	{"posix_spawn", FIRST_GLIBC, "GLIBC_2.15"},
-	{"posix_spawnp", FIRST_GLIBC, "GLIBC_2.15"},
-	{"realpath", FIRST_GLIBC, "GLIBC_2.3"},
-};
-
-#pragma weak dlvsym /* musl has no versions */
-
-/* next_symbol returns the next function of a name, in its last version if the function is the first one. */
-static void *next_symbol(const char *name)
-{
-	void *f = dlsym(RTLD_NEXT, name);
-	for (size_t i = 0; f && dlvsym && i < sizeof versions / sizeof *versions; i++)
-		if (!strcmp(name, versions[i].name) && f == dlvsym(RTLD_NEXT, name, versions[i].first)) {
-			void *last = dlvsym(RTLD_NEXT, name, versions[i].last);
-			return last ? last : f;
-		}
-	return f;
-}
-#else
+#ifdef ALONE
 /* The supervisor opens a directory of the tree for the program, but cannot change its working directory. */
 EXPORT int chdir(const char *path);
 EXPORT int chdir(const char *path)
 {
-	long fd = syscall(SYS_openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+	long fd = RAW(SYS_openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return errno == EMFILE || errno == ENFILE ? syscall(SYS_chdir, path) : -1;
-	int r = syscall(SYS_fchdir, fd), saved = errno;
-	syscall(SYS_close, fd);
+		return errno == EMFILE || errno == ENFILE ? RAW(SYS_chdir, path) : -1;
+	int r = RAW(SYS_fchdir, fd), saved = errno;
+	RAW(SYS_close, fd);
 	errno = saved;
 	return r;
 }

@@ -16,11 +16,8 @@
  * would come back. A call that is none of ours goes to the next function of the same name, by which it would have gone
  * without this library, and the library's own calls are system calls.
  */
-#define _GNU_SOURCE
 #include <alloca.h>
 #include <dirent.h>
-#include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <glob.h>
@@ -35,12 +32,9 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -50,15 +44,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
-
-#define EXPORT __attribute__((visibility("default")))
 
 /* The protocol of package devices. */
 enum { OP_OPEN = 1, OP_WRITE, OP_IOCTL, OP_BELL, OP_READ = 6, OP_CONTENT };
@@ -95,9 +86,6 @@ struct opened {
 	uint32_t major, minor, pid, version;
 };
 
-/* The shared memory of the software adapter: package internal/rings, header.go. */
-enum { OFF_ASLEEP = 0, OFF_SUMMARY = 128, MAX_BELLS = 16384, OFF_DIRTY = OFF_SUMMARY + MAX_BELLS / 64 / 64 * 8 };
-
 /* A device is an open device file. It is never freed, since other threads may look at it; close makes it reusable. */
 struct device {
 	struct device *next; /* in free_devices */
@@ -127,92 +115,6 @@ struct device {
 	int has_others; /* regions are missing in the list */
 	uint64_t last_token;
 };
-
-/* Raw system calls: no other library replaces them, and they are no cancellation points. */
-static long raw_call(long number, long a, long b, long c, long d, long e, long f)
-{
-#if defined __x86_64__
-	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
-	__asm__ volatile("syscall"
-			 : "+a"(number)
-			 : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return number;
-#elif defined __aarch64__
-	register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c,
-			 x3 __asm__("x3") = d, x4 __asm__("x4") = e, x5 __asm__("x5") = f;
-	__asm__ volatile("svc 0"
-			 : "+r"(x0)
-			 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-			 : "memory");
-	return x0;
-#else
-#error "the library makes system calls of x86-64 and arm64 only: use ddkrun --carrier seccomp"
-#endif
-}
-
-static long set_errno(long r)
-{
-	if (r >= 0 || r < -4095)
-		return r;
-	errno = -r;
-	return -1;
-}
-
-#define RAW(...) RAW_(__VA_ARGS__, 0, 0, 0, 0, 0, 0)
-#define RAW_(n, a, b, c, d, e, f, ...)                                                                                 \
-	set_errno(raw_call(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f)))
-
-/*
- * A next is the next function of a name: that of a library that was loaded after this one, or of the C library. All are
- * found when the library is initialized, since dlsym may take a lock, or allocate memory.
- */
-struct next {
-	const char *name;
-	_Atomic(void *) f;
-} __attribute__((aligned(16)));
-
-#pragma GCC visibility push(hidden)
-extern struct next __start_nexts[], __stop_nexts[];
-extern const char __ehdr_start[], _end[];
-#pragma GCC visibility pop
-
-static void *next_symbol(const char *name);
-
-static long is_missing(void) { return set_errno(-ENOSYS); }
-
-static void *find_next(struct next *n)
-{
-	void *f = atomic_load_explicit(&n->f, memory_order_relaxed);
-	if (f)
-		return f;
-	f = next_symbol(n->name);
-	if ((const char *)f >= __ehdr_start && (const char *)f < _end) /* by a dlsym of another library, which precedes */
-		f = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), n->name);
-	f = f ? f : (void *)is_missing;
-	atomic_store_explicit(&n->f, f, memory_order_relaxed);
-	return f;
-}
-
-#define NEXT(name_)                                                                                                    \
-	({                                                                                                             \
-		static struct next next __attribute__((section("nexts"), used)) = {#name_, NULL};                      \
-		&next;                                                                                                 \
-	})
-#define REAL(name) ((__typeof__(&name))find_next(NEXT(name)))
-
-/*
- * READY is REAL, or NULL before the library is initialized. Allocators map memory when they start, and dlsym may
- * allocate some.
- */
-#define READY(name) ((__typeof__(&name))atomic_load_explicit(&NEXT(name)->f, memory_order_relaxed))
-
-__attribute__((constructor)) static void find_all(void)
-{
-	for (struct next *n = __start_nexts; n < __stop_nexts; n++)
-		find_next(n);
-	dlerror(); /* the program must not see ours */
-}
 
 /*
  * The settings of ddkrun, as entries of an environment, and the path of this library. They are those with which the
@@ -715,13 +617,6 @@ static ssize_t call_device(int fd, struct device *d, struct request *q, const vo
 	}
 }
 
-static void set_bit(char *word, uint64_t bit)
-{
-	_Atomic uint64_t *w = (_Atomic uint64_t *)word;
-	if (!(atomic_load(w) & bit))
-		atomic_fetch_or(w, bit);
-}
-
 /* ring starts the send queue of a QP without a system call, unless the adapter sleeps. */
 static int ring(int fd, struct device *d, uint32_t handle)
 {
@@ -729,9 +624,7 @@ static int ring(int fd, struct device *d, uint32_t handle)
 	int index = find_bell(d, handle);
 	if (index < 0 || !m)
 		return 0;
-	set_bit(m + OFF_DIRTY + index / 64 * 8, 1ull << index % 64);
-	set_bit(m + OFF_SUMMARY + index / 4096 * 8, 1ull << index / 64 % 64);
-	_Atomic uint32_t *asleep = (_Atomic uint32_t *)(m + OFF_ASLEEP);
+	_Atomic uint32_t *asleep = mark(m, index);
 	if (atomic_load(asleep) && atomic_exchange(asleep, 0)) {
 		struct request q = {.op = OP_BELL};
 		int saved = errno;
@@ -739,25 +632,6 @@ static int ring(int fd, struct device *d, uint32_t handle)
 		errno = saved;
 	}
 	return 1;
-}
-
-/* The command that starts a send queue: post send (28) without requests. */
-struct doorbell {
-	uint32_t command;
-	uint16_t in_words, out_words;
-	uint64_t response;
-	uint32_t handle, count;
-};
-
-enum { POST_SEND = 28, DOORBELL_SIZE = 32, FRAMES_SIZE = 2048 };
-
-/*
- * is_in_frames reports whether an address is in the stack frames of callers, which exist. The provider has its command
- * there. Other addresses may be wrong, and only the kernel can find that out.
- */
-static int is_in_frames(const void *p)
-{
-	return (uintptr_t)p - (uintptr_t)__builtin_frame_address(0) < FRAMES_SIZE;
 }
 
 /* A registration is a command that makes, changes or destroys an MR. */
@@ -794,11 +668,8 @@ static struct device *file(int fd)
 /* is_rung reports whether a write is the command that starts a send queue, and has been executed. */
 static int is_rung(int fd, struct device *d, const void *buf, size_t size)
 {
-	struct doorbell b;
-	if (size != DOORBELL_SIZE || !is_in_frames(buf))
-		return 0;
-	memcpy(&b, buf, sizeof b);
-	return b.command == POST_SEND && b.in_words == DOORBELL_SIZE / 4 && b.count == 0 && ring(fd, d, b.handle);
+	uint32_t handle;
+	return is_doorbell(buf, size, &handle) && ring(fd, d, handle);
 }
 
 static ssize_t write_device(int fd, struct device *d, void *buf, size_t size)

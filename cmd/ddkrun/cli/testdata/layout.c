@@ -1,5 +1,6 @@
 /* The places of library.c are those of libibverbs's header. */
 #define ALONE
+#include "../preload/common.c"
 #include "../preload/library.c"
 #include <infiniband/verbs.h>
 
