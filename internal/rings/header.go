@@ -20,8 +20,8 @@ import (
 // # Bells
 //
 // A carrier that knows the indexes of a program's QPs can share them with the program in a table of BellsSize bytes. It
-// has a u64 for each handle modulo MaxUserQPs: the handle in the upper half, and the index plus 1 in the lower one, or 0
-// if the QP has no bell. The later one of two QPs with one place has it, and posts to the other one are system calls.
+// has a u64 for each handle modulo MaxUserQPs: the handle in the upper half, and the index plus 1 in the lower one. It
+// is 0 if there is no bell. The later one of two QPs with one place has it, and posts to the other are system calls.
 const (
 	HeaderSize = 4096
 	// MaxUserQPs is the maximum number of QPs of a process with queues in shared memory.

@@ -104,7 +104,8 @@ func TestCompanyPrograms(t *testing.T) {
 	}{
 		{[]string{"ucx_info", "-v"}, "# Version"},
 		{[]string{"ucx_info", "-d"}, "Transport: rc_verbs"},
-		{[]string{"fakeroot", "--", "sh", "-c", "touch x && chown 1:1 x && stat -c %u:%g x; rm x; ibv_devices"}, "rxe_ddk0"},
+		{[]string{"fakeroot", "--", "sh", "-c", "touch x && chown 1:1 x && stat -c %u:%g x; rm x; ibv_devices"},
+			"rxe_ddk0"},
 		{[]string{"valgrind", "-q", "--error-exitcode=1", "ibv_devinfo"}, "PORT_ACTIVE"},
 		{[]string{"gdb", "-batch", "-ex", "run", "ibv_devinfo"}, "PORT_ACTIVE"},
 		{[]string{"strace", "-f", "-o", "/dev/null", "ibv_devinfo"}, "PORT_ACTIVE"},
