@@ -155,3 +155,15 @@ func TestSignalOfNobody(t *testing.T) {
 	assert.Equal(t, ownSignal, nobody.signal())
 	require.ErrorIs(t, nobody.interrupt(), unix.ESRCH)
 }
+
+// TestOldKernel checks the reason for which the carrier is refused where a listener lacks what the supervisor needs. A
+// file that is no listener has none of it.
+func TestOldKernel(t *testing.T) {
+	t.Parallel()
+	f, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer f.Close()
+	err = checkKernel(numberOf(f))
+	require.ErrorIs(t, err, unix.ENOTTY)
+	assert.ErrorContains(t, err, "the kernel does not have it (Linux 5.14 does): SECCOMP_ADDFD_FLAG_SEND")
+}

@@ -77,7 +77,7 @@ func TestContainerProfile(t *testing.T) {
 	forbid := compile(t, "forbid.c")
 	confined := func(t *testing.T) *rig {
 		r := newSeccompRig(t)
-		r.before, r.flags = []string{forbid}, []string{"--carrier", "seccomp"}
+		r.before, r.flags = []string{forbid, "container"}, []string{"--carrier", "seccomp"}
 		return r
 	}
 	t.Run("ibv_rc_pingpong -e", func(t *testing.T) {
@@ -86,6 +86,27 @@ func TestContainerProfile(t *testing.T) {
 	t.Run("ucmatose", func(t *testing.T) {
 		assert.Contains(t, confined(t).connect("ucmatose", "ucmatose -s 10.0.0.1", false), "return status 0")
 	})
+}
+
+// TestOldKernels runs programs with the calls of older kernels: the carrier preload works, and the other one says what
+// is missing.
+func TestOldKernels(t *testing.T) {
+	if skip != "" {
+		t.Skip(skip)
+	}
+	forbid := compile(t, "forbid.c")
+	for version, missing := range map[string]string{"4.18": "SECCOMP_FILTER_FLAG_NEW_LISTENER",
+		"5.4": "SECCOMP_ADDFD_FLAG_SEND"} {
+		t.Run(version, func(t *testing.T) {
+			r := newSeccompRig(t)
+			r.before = []string{forbid, version}
+			assert.Contains(t, r.pair("ibv_rc_pingpong", "-g", "0", "-n", "50", "-c"), "50 iters in")
+			cmd, out := r.command("--carrier", "seccomp", "true")
+			require.Error(t, cmd.Run())
+			assert.Contains(t, out.String(), "no carrier works: --carrier seccomp; seccomp user notification is not "+
+				"available: the kernel does not have it (Linux 5.14 does): "+missing)
+		})
+	}
 }
 
 // TestSeccompStatus checks exit statuses, and children that outlive the program.

@@ -139,3 +139,20 @@ func TestCopies(t *testing.T) {
 		})
 	}
 }
+
+// TestUnreadable runs a program that its user may execute and not read. The carrier seccomp, which could not read its
+// memory either, is refused, since the program would find the machine's devices.
+func TestUnreadable(t *testing.T) {
+	r := newRigOfUsers(t, programUser, programUser)
+	path, err := exec.LookPath("ibv_devices")
+	require.NoError(t, err)
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	program := filepath.Join(t.TempDir(), "program")
+	require.NoError(t, os.WriteFile(program, b, 0o111))
+	allow(t, filepath.Dir(program))
+	assert.Contains(t, r.run(program), "rxe_ddk0")
+	cmd, out := r.command("--carrier", "seccomp", program)
+	require.Error(t, cmd.Run())
+	assert.Contains(t, out.String(), program+" cannot be read by this user")
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,11 @@ type choice struct {
 // choose returns the carrier for a program that was asked for.
 func choose(o options, path string) (choice, error) {
 	c, err := chooseCarrier(o.carrier, path, o.compile)
+	if err == nil && c.carrier == carrierSeccomp && kindOf(path) == kindHidden {
+		return choice{}, fmt.Errorf("%s cannot be read by this user, so that neither can its memory, which the "+
+			"carrier %s needs (use --carrier %s if it is a dynamic program): %s", path, carrierSeccomp, carrierPreload,
+			c.reason)
+	}
 	if err == nil && c.carrier == carrierSeccomp {
 		if c.library, c.missing = mendLibrary.install(o.compile); o.compile {
 			err = c.missing
@@ -100,6 +106,7 @@ const (
 	kindMusl                // it has another C library than the one with which the library is built
 	kindSecure              // it runs with more rights than its caller, and its dynamic linker preloads nothing
 	kindForeign             // it is for another processor, or for 32 bits
+	kindHidden              // this user may execute it, and not read it
 )
 
 // kindOf returns the kind of a program, or of the one that interprets a script. Others are dynamic.
@@ -115,6 +122,9 @@ func kindOf(path string) kind {
 				return k
 			}
 			return kindSecure
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return kindHidden
 		}
 		path = interpreter(path)
 	}
