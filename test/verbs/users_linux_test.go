@@ -107,7 +107,8 @@ func TestExplainMemory(t *testing.T) {
 		share   string
 		want    string
 	}{
-		{programUser, "all", "auto", "memory:   the program copies from and to memory that is not shared for the daemon"},
+		{programUser, "all", "auto", "memory:   the program copies from and to memory that is not shared for the " +
+			"daemon"},
 		{daemonUser, "own", "never", "memory:   the daemon copies from and to memory (copy-memory own)"},
 		{programUser, "own", "auto", "memory:   only memory that is shared: the daemon runs as user 65533, and this " +
 			"is user 65534 (start ddkd with --copy-memory all, or as this user) (copy-memory own)"},
