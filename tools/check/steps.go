@@ -44,7 +44,7 @@ func steps(full bool, again *repetition) []step {
 	if full {
 		vetThis = step{"vet", "go build and go vet for " + runtime.GOOS + ", and go vet for " + otherSystems[0],
 			always, 170 * s, 14 * m, vet(true)}
-		quick = step{"test", "go test, with virtual machines", always, 480 * s, 30 * m, test}
+		quick = step{"test", "go test, with virtual machines", always, 480 * s, 40 * m, test}
 	}
 	return []step{
 		{"format", "gofmt changes nothing", always, 5 * s, m, format},
@@ -188,7 +188,7 @@ func (r *runner) goTest(ctx context.Context, flags []string, packages ...string)
 		return err
 	}
 	// The step vet runs all of vet. Some tests wait most of the time: there is one more package than processors.
-	args := append([]string{"test", "-json", "-vet=off", "-timeout", "20m", "-p", strconv.Itoa(runtime.NumCPU() + 1)},
+	args := append([]string{"test", "-json", "-vet=off", "-timeout", "35m", "-p", strconv.Itoa(runtime.NumCPU() + 1)},
 		flags...)
 	fmt.Fprintf(r.out, "$ go %s (%d packages)\n", strings.Join(args, " "), len(packages))
 	args = append(args, inOrder(module, packages)...)
