@@ -186,7 +186,23 @@ func (c *Conn) fail(op string, err error) error {
 // context's (nothing was sent), ErrEnded.
 func (c *Conn) Send(ctx context.Context, b []byte) error { return c.fail("send", c.send(ctx, b)) }
 
+// SendInvalidate is Send, and the message invalidates a key of the peer when it arrives: that of a fast registration or
+// of a memory window of type 2. Without such a key, the connection ends. Errors: those of Send; InvalidParameter
+// (the Conn is not plain, because its messages have immediate data); Unsupported (the HCA lacks ci.CapSendInvalidate).
+func (c *Conn) SendInvalidate(ctx context.Context, b []byte, key ci.Key) error {
+	if !c.plain {
+		return c.fail("send", failure.Invalid("Conn.SendInvalidate",
+			"the message has immediate data, which excludes a key (set ConnConfig.Plain)"))
+	}
+	return c.fail("send", c.sendAs(ctx, b, ci.SendWR{Op: ci.OpSend, Flags: ci.SendInvalidate, Inv: key}))
+}
+
 func (c *Conn) send(ctx context.Context, b []byte) error {
+	return c.sendAs(ctx, b, ci.SendWR{Op: ci.OpSend})
+}
+
+// sendAs sends a message with a work request that lacks the data and the credits.
+func (c *Conn) sendAs(ctx context.Context, b []byte, wr ci.SendWR) error {
 	if most := c.MaxMessage(); len(b) > most {
 		return failure.Invalid("Conn.Send",
 			"the message has %d bytes, want at most %d (ConnConfig.MaxMessage of both ends)", len(b), most)
@@ -195,7 +211,6 @@ func (c *Conn) send(ctx context.Context, b []byte) error {
 	if err != nil {
 		return err
 	}
-	wr := ci.SendWR{Op: ci.OpSend}
 	if !c.plain {
 		wr.Imm, wr.Flags = imm, ci.SendImmediate
 	}

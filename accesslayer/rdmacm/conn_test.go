@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/nettest"
 
+	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/ci"
@@ -380,6 +381,37 @@ func TestConnReadAfterEnd(t *testing.T) {
 	}
 	_, err := a.Recv(ctx)
 	require.ErrorIs(t, err, rdmacm.ErrPeerDisconnected)
+}
+
+// TestSendInvalidate invalidates memory that the peer has registered with a work request. A message that names a key
+// that the peer does not have ends the connection.
+func TestSendInvalidate(t *testing.T) {
+	a, b := connPair(t, rdmacm.ConnConfig{Plain: true}, rdmacm.ConnConfig{})
+	ctx := cmrig.Within(t)
+	pd, err := b.ID().PD()
+	require.NoError(t, err)
+	pool, err := pd.NewFastRegPool(accesslayer.FastRegPoolConfig{Size: 1, MaxPages: 2})
+	require.NoError(t, err)
+	memory := make([]byte, 16)
+	m, err := pool.Map(ci.Bytes(memory), ci.LocalWrite|ci.RemoteWrite)
+	require.NoError(t, err)
+	_, err = b.Do(ctx, m.Register())
+	require.NoError(t, err)
+	require.NoError(t, a.Write(ctx, rdmacm.Region{Addr: m.Addr, Length: m.Length, RKey: m.RKey}, []byte("written")))
+	require.NoError(t, a.SendInvalidate(ctx, []byte("done"), m.RKey))
+	got, err := b.Recv(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, "done", string(got))
+	assert.Equal(t, "written", string(memory[:7]))
+	require.NoError(t, m.Unmap())
+	require.NoError(t, a.SendInvalidate(ctx, nil, m.RKey+0x100))
+	_, err = b.Recv(ctx)
+	require.ErrorIs(t, err, rdmacm.ErrEnded)
+	require.NoError(t, b.Close())
+	require.NoError(t, pool.Destroy())
+
+	counted, _ := connPair(t, rdmacm.ConnConfig{}, rdmacm.ConnConfig{})
+	require.ErrorIs(t, counted.SendInvalidate(ctx, nil, 1), ci.InvalidParameter)
 }
 
 func TestConnMistakes(t *testing.T) {

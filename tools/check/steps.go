@@ -146,8 +146,8 @@ func test(ctx context.Context, r *runner) error {
 }
 
 // slowPackages are those whose tests take longest. Their tests begin first, so that none is left alone at the end.
-var slowPackages = []string{"test/verbs", "test/mlx4", "test/linux", "cmd/ddk-validate", "bench", "internal/mlx4/fw",
-	"cmd/ddkrun/cli", "validate"}
+var slowPackages = []string{"test/verbs", "test/mlx4", "test/linux", "test/nvmet", "cmd/ddk-validate", "bench",
+	"internal/mlx4/fw", "cmd/ddkrun/cli", "validate"}
 
 // inOrder sorts packages: those that take long come first.
 func inOrder(module string, packages []string) []string {

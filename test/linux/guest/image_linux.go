@@ -194,21 +194,25 @@ func (im image) addELF(p, source string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", source, err)
 	}
+	dirs, err := f.DynString(elf.DT_RUNPATH)
+	if err != nil {
+		return fmt.Errorf("%s: %w", source, err)
+	}
 	for _, l := range libs {
-		if err := im.addLibrary(l); err != nil {
+		if err := im.addLibrary(l, dirs...); err != nil {
 			return fmt.Errorf("%s: %w", source, err)
 		}
 	}
 	return nil
 }
 
-// addLibrary adds a library to /lib, which the loader always searches.
-func (im image) addLibrary(name string) error {
+// addLibrary adds a library to /lib, which the loader always searches. The library is in one of libraryDirs or dirs.
+func (im image) addLibrary(name string, dirs ...string) error {
 	p := "/lib/" + name
 	if _, ok := im[p]; ok {
 		return nil
 	}
-	for _, d := range libraryDirs {
+	for _, d := range slices.Concat(libraryDirs, dirs) {
 		source := filepath.Join("/", d, name)
 		if _, err := os.Stat(source); err == nil {
 			return im.addELF(p, source)

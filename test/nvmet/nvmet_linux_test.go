@@ -1,0 +1,151 @@
+package nvmet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"ciddk/internal/testenv"
+	"ciddk/test/linux/guest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	nqn   = "nqn.2024-01.example:disk"
+	host  = "nqn.2014-08.org.nvmexpress:uuid:8f1d7ac8-2f5c-4ca0-9d5a-0a1f4a9ef6a0"
+	mount = "/tmp/disk"
+	disk  = "/dev/nvme0n1"
+)
+
+// lab is a guest that is a host of NVMe, and the target's program.
+type lab struct {
+	net    *guest.Network
+	linux  *guest.Guest
+	target string
+	hasCLI bool // of nvme-cli
+}
+
+// newLab boots the guest. It skips the test with the reason if there is none.
+func newLab(t *testing.T, ctx context.Context) *lab {
+	missing := guest.Available()
+	for _, p := range []string{"mkfs.ext4", "fio"} {
+		if _, err := exec.LookPath(p); err != nil && missing == nil {
+			missing = fmt.Errorf("%w (apt-get install e2fsprogs fio)", err)
+		}
+	}
+	testenv.Linux(t, missing)
+	l := &lab{target: filepath.Join(t.TempDir(), "nvmet")}
+	build := exec.CommandContext(ctx, "go", "build", "-o", l.target, "ciddk/examples/nvmet")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	programs := []string{"busybox", "mkfs.ext4", "fio"}
+	if _, err := exec.LookPath("nvme"); err == nil {
+		l.hasCLI, programs = true, append(programs, "nvme")
+	}
+	l.net, err = guest.NewNetwork(ctx, guest.NetworkConfig{MTU: 9000})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.net.Close()) })
+	l.linux, err = l.net.Boot(ctx, guest.Config{MemoryMB: 1024, Programs: programs,
+		Modules: []string{"crc32c_generic", "ext4", "nvme_rdma"}})
+	require.NoError(t, err)
+	return l
+}
+
+// run runs a program of the guest, which must succeed.
+func (l *lab) run(t *testing.T, ctx context.Context, args ...string) string {
+	t.Helper()
+	r, err := l.linux.Run(ctx, args...)
+	require.NoError(t, err)
+	require.Zero(t, r.Code, "%v: %s%s", args, r.Stdout, r.Stderr)
+	return r.Stdout
+}
+
+// serve starts the target. The caller kills it.
+func (l *lab) serve(t *testing.T, ctx context.Context, args ...string) (p *guest.Process, kill func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	p, err := l.net.Start(ctx, append([]string{l.target, "--addr", l.net.Addr4(guest.Host).String()}, args...)...)
+	if err == nil {
+		err = p.WaitOutput(ctx, "serving")
+	}
+	if err != nil {
+		cancel()
+		require.NoError(t, err)
+	}
+	return p, func() {
+		cancel()
+		_, err := p.Wait()
+		assert.ErrorIs(t, err, context.Canceled)
+	}
+}
+
+// TestLinuxHost has Linux discover the subsystem, connect, make a file system, and write and verify a file. It then
+// kills the target while another file is written, and starts one on the same disk whose link drops packets: the host
+// connects again, and the file is complete.
+func TestLinuxHost(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testenv.Patience)
+	defer cancel()
+	l := newLab(t, ctx)
+	file := filepath.Join(t.TempDir(), "disk.img")
+	p, kill := l.serve(t, ctx, "--file", file)
+	defer func() { kill() }()
+	defer func() {
+		if t.Failed() {
+			log, err := l.linux.Dmesg(context.Background())
+			t.Log(p.Output(), log, err)
+		}
+	}()
+	start := time.Now()
+	phase := func(what string) { t.Logf("%v: %s", time.Since(start).Round(time.Second), what) }
+
+	addr := l.net.Addr4(guest.Host).String()
+	if l.hasCLI {
+		out := l.run(t, ctx, "nvme", "discover", "-t", "rdma", "-a", addr, "-s", "4420", "--hostnqn="+host)
+		require.Regexp(t, `(?s)subnqn: *`+nqn+`.*traddr: *`+addr, out)
+		phase("discovered")
+	}
+	require.NoError(t, l.linux.Put(ctx, "/dev/nvme-fabrics", "transport=rdma,traddr="+addr+",trsvcid=4420,nqn="+nqn+
+		",hostnqn="+host+",reconnect_delay=1,keep_alive_tmo=30"))
+	l.run(t, ctx, "busybox", "sh", "-c", "until [ -b "+disk+" ]; do busybox usleep 100000; done")
+	phase("connected")
+	require.Equal(t, fmt.Sprintln(64<<20/512), l.run(t, ctx, "agent", "cat", "/sys/block/nvme0n1/size"))
+	l.run(t, ctx, "mkfs.ext4", "-q", disk)
+	require.NoError(t, l.linux.Mkdir(ctx, mount))
+	l.run(t, ctx, "busybox", "mount", "-t", "ext4", disk, mount)
+	phase("a file system is made and mounted")
+	l.run(t, ctx, fio("first")...)
+	phase("a file is written and verified")
+
+	second, err := l.linux.Start(ctx, fio("second")...)
+	require.NoError(t, err)
+	l.run(t, ctx, "busybox", "sh", "-c", `written() { set -- $(busybox cat /sys/block/nvme0n1/stat); echo $7; }
+		last=$(written); until [ $(written) -gt $((last + 2048)) ]; do busybox usleep 10000; done`)
+	kill()
+	p, kill = l.serve(t, ctx, "--file", file, "--drop", "0.01")
+	r, err := second.Wait()
+	require.NoError(t, err)
+	require.Zero(t, r.Code, "%s%s", r.Stdout, r.Stderr)
+	phase("a file is written and verified while the target is killed, and with loss")
+	l.run(t, ctx, "busybox", "umount", mount)
+	require.NoError(t, l.linux.Put(ctx, "/sys/class/nvme/nvme0/delete_controller", "1"))
+	phase("disconnected")
+	log, err := l.linux.Dmesg(ctx)
+	require.NoError(t, err)
+	assert.Contains(t, log, "Successfully reconnected")
+	assert.NotContains(t, log, "Bogus") // remote invalidation
+}
+
+// fio returns a command that writes a file in any order and verifies it.
+func fio(name string) []string {
+	return []string{"fio", "--name=" + name, "--directory=" + mount, "--size=16M", "--rw=randwrite",
+		"--bsrange=4k-256k", "--direct=1", "--verify=crc32c", "--verify_fatal=1", "--end_fsync=1"}
+}
