@@ -1,4 +1,5 @@
-// Command lnd moves data with LNet's protocol for InfiniBand and RoCE, which package examples/lnd/lnd implements.
+// Command lnd is the lesson of package lnd, an upper protocol: it stores objects on another node of an LNet, and reads
+// them. Command ddk-lnet has what operators need.
 //
 //	go run ./examples/lnd serve                            # in one terminal: stores objects, and prints its address
 //	go run ./examples/lnd ping 127.0.0.1                   # in another
@@ -22,12 +23,12 @@ import (
 
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/examples/internal/loopback"
-	"ciddk/examples/lnd/lnd"
+	"ciddk/lnd"
 	"ciddk/softroce"
 )
 
 type options struct {
-	Do     string     `arg:"" enum:"serve,ping,put,get" help:"serve: store objects for peers, until interrupted. ping: measure the time of a short transfer. put, get: transfer an object."`
+	Do     string     `arg:"" enum:"serve,ping,put,get" help:"serve: store objects for peers, until interrupted. ping: ask the peer for its interfaces. put, get: transfer an object."`
 	Peer   netip.Addr `arg:"" optional:"" help:"IPv4 address of the server."`
 	Object uint8      `arg:"" optional:"" help:"Number of the object, 0 to 255."`
 	File   string     `arg:"" optional:"" help:"File to put, at most 1 MiB."`
@@ -74,12 +75,12 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	var kept objects
-	kept.Store(uint64(pingObject), make([]byte, 64))
-	n, err := lnd.Listen(m, lnd.Config{Addr: addr, OnPut: kept.put, OnGet: kept.get})
+	n, err := lnd.Listen(m, lnd.Config{Addr: addr})
 	if err != nil {
 		return err
 	}
+	var kept objects
+	n.Attach(lnd.Entry{Portal: portal, Ignore: objectBits, OnPut: kept.put, OnGet: kept.get})
 	defer func() { err = errors.Join(err, n.Close()) }()
 	if o.Do == "serve" {
 		fmt.Fprintln(out, "serving at", addr)
@@ -88,28 +89,33 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	c, err := n.Dial(ctx, o.Peer)
+	peer, err := lnd.NIDOf(o.Peer, 0)
 	if err != nil {
 		return err
 	}
-	return o.transfer(ctx, c, out)
+	return o.transfer(ctx, n, peer, out)
 }
 
 // transfer carries out the command of a client.
-func (o *options) transfer(ctx context.Context, c *lnd.Conn, out io.Writer) (err error) {
+func (o *options) transfer(ctx context.Context, n *lnd.Node, peer lnd.NID, out io.Writer) (err error) {
+	target := lnd.Target{Portal: portal, Match: uint64(o.Object)}
 	start, data, size := time.Now(), make([]byte, lnd.MaxTransfer), 0
 	switch o.Do {
 	case "put":
 		if data, err = contents(o.File); err == nil {
-			size, err = c.Put(ctx, uint64(o.Object), data)
+			size, err = n.Put(ctx, peer, target, data)
 		}
 	case "get":
-		if size, err = c.Get(ctx, uint64(o.Object), data); err == nil {
+		if size, err = n.Get(ctx, peer, target, data); err == nil {
 			_, err = out.Write(data[:size])
 		}
 		return err
 	default:
-		size, err = c.Get(ctx, pingObject, data)
+		var info lnd.PingInfo
+		if info, err = n.Ping(ctx, peer); err == nil {
+			fmt.Fprintf(out, "%v answers in %v\n", info.NIs, time.Since(start).Round(time.Microsecond))
+		}
+		return err
 	}
 	if err == nil {
 		fmt.Fprintf(out, "%d bytes in %v\n", size, time.Since(start).Round(time.Microsecond))
@@ -131,26 +137,27 @@ func contents(name string) ([]byte, error) {
 	return data, err
 }
 
-const pingObject = 256 // peers can only read it; objects with lower numbers can be written
+// The match entry of the objects: their portal, and the bits that number them.
+const (
+	portal     = 40
+	objectBits = 0xff
+)
 
 // objects holds the objects of a server by number, each of at most 1 MiB.
 type objects struct{ sync.Map }
 
 // put returns new memory for each write, so that no peer reads an object that is partly written.
-func (o *objects) put(_ netip.Addr, object uint64, n int) ([]byte, func(int, error)) {
-	if object >= pingObject {
-		return nil, func(int, error) {}
-	}
-	b := make([]byte, n)
+func (o *objects) put(r lnd.Request) ([]byte, func(int, error)) {
+	b := make([]byte, r.Len)
 	return b, func(n int, err error) {
 		if err == nil {
-			o.Store(object, b[:n])
+			o.Store(r.Match, b[:n])
 		}
 	}
 }
 
-func (o *objects) get(_ netip.Addr, object uint64, _ int) []byte {
-	b, _ := o.Load(object)
+func (o *objects) get(r lnd.Request) []byte {
+	b, _ := o.Load(r.Match)
 	data, _ := b.([]byte)
 	return data
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"ciddk/examples/lnd/lnd"
 	"ciddk/internal/testenv"
+	"ciddk/lnd"
 )
 
 // mainEnv is the environment variable that makes the test binary the program.
@@ -61,7 +60,7 @@ func TestProgram(t *testing.T) {
 	}
 	out, err := run("ping", serverIP)
 	require.NoError(t, err)
-	require.Regexp(t, `^64 bytes in .*\n$`, out)
+	require.Regexp(t, `127.19.80.1@o2ib .* answers in .*\n$`, out)
 	file := filepath.Join(t.TempDir(), "data")
 	for _, size := range []int{100, 1<<20 - 1, 1 << 20} {
 		data := make([]byte, size)
@@ -122,17 +121,14 @@ var noServer = func() string {
 // TestObjects checks that an object is replaced when all bytes of the new one have arrived.
 func TestObjects(t *testing.T) {
 	var o objects
-	read := func() string { return string(o.get(netip.Addr{}, 5, 5)) }
-	b, done := o.put(netip.Addr{}, 5, 5)
+	r := lnd.Request{Len: 5}
+	read := func() string { return string(o.get(r)) }
+	b, done := o.put(r)
 	copy(b, "hello")
 	require.Empty(t, read())
 	done(5, nil)
 	require.Equal(t, "hello", read())
-	_, done = o.put(netip.Addr{}, 5, 5)
+	_, done = o.put(r)
 	done(0, lnd.ErrTimeout)
 	require.Equal(t, "hello", read())
-	b, done = o.put(netip.Addr{}, pingObject, 5)
-	require.Nil(t, b)
-	done(0, nil)
-	require.Nil(t, o.get(netip.Addr{}, pingObject, 5))
 }

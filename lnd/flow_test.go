@@ -26,13 +26,20 @@ type model struct {
 	last  byte
 }
 
-func newModel(depth int) *model {
+func newModel(depth int, v1 bool) *model {
 	m := &model{depth: depth}
 	for i := range m.ends {
-		m.ends[i] = &modelEnd{flow: newFlow(depth), bufs: recvs(depth), slots: depth, waits: map[cookie]int{}}
+		f := newFlow(depth)
+		if f.v1 = v1; v1 {
+			f.high = min(7, depth-1)
+		}
+		m.ends[i] = &modelEnd{flow: f, bufs: recvs(depth), slots: depth, waits: map[cookie]int{}}
 	}
 	return m
 }
+
+// costly reports whether a message needs a credit in version 2.
+func (s *send) costly() bool { return (&flow{}).costs(s.msg.Type) }
 
 func msg(t msgType, k cookie) *send { return &send{msg: message{header: header{Type: t}, cookie: k}} }
 
@@ -50,10 +57,12 @@ func put(k cookie) *send {
 
 func (m *model) begin(e int, t msgType) bool {
 	end := m.ends[e]
-	if end.slots == 0 {
+	if t != immediate && end.slots == 0 || len(end.waits) > 2*m.depth {
 		return false
 	}
-	end.slots--
+	if t != immediate {
+		end.slots--
+	}
 	m.last++
 	k := cookie(m.last)<<8 | cookie(m.depth)
 	for end.waits[k] > 0 {
@@ -77,7 +86,6 @@ func (end *modelEnd) over(t require.TestingT, k cookie, n int) {
 	require.GreaterOrEqual(t, end.waits[k], n)
 	if end.waits[k] -= n; end.waits[k] == 0 {
 		delete(end.waits, k)
-		end.slots++
 	}
 }
 
@@ -100,10 +108,11 @@ func (m *model) complete(t require.TestingT, e int) bool {
 	}
 	s := end.unacked[0]
 	end.unacked = end.unacked[1:]
-	end.flow.sent(s.msg.Type)
+	end.flow.sent(s)
 	switch {
 	case s.msg.Type == putDone:
 		end.regions--
+		end.slots++
 		end.over(t, s.msg.cookie, 1)
 	case s.msg.Type == getDone && s.msg.status >= 0:
 		end.regions--
@@ -128,16 +137,18 @@ func (m *model) deliver(t require.TestingT, to int) bool {
 	case s.msg.Type == immediate && s.msg.lnet.Op == lnetAck:
 		end.flow.owed++
 		end.over(t, k, 1)
-	case costs(s.msg.Type):
+	case s.costly():
 		end.busy = append(end.busy, s) // it keeps its buffer
 		return true
 	case s.msg.Type == putAck:
 		end.regions++
 		end.flow.push(msg(putDone, k))
 	case s.msg.Type == putNak:
+		end.slots++
 		end.over(t, k, 2)
 	case s.msg.Type == getDone:
 		end.regions--
+		end.slots++
 		end.over(t, k, 1)
 	case s.msg.Type == putDone:
 		end.regions--
@@ -186,7 +197,7 @@ func (m *model) check(t require.TestingT) {
 		peer := m.ends[1-e]
 		out := peer.held + len(peer.busy)
 		for _, s := range end.wire {
-			if costs(s.msg.Type) {
+			if end.flow.costs(s.msg.Type) {
 				out++
 			}
 		}
@@ -227,7 +238,11 @@ var beginnings = []msgType{immediate, putReq, getReq}
 // have ended.
 func TestFlowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := newModel(rapid.IntRange(minDepth, 12).Draw(t, "depth"))
+		v1, lowest := rapid.Bool().Draw(t, "version 1"), minDepth
+		if v1 {
+			lowest = version1Least
+		}
+		m := newModel(rapid.IntRange(lowest, 12).Draw(t, "depth"), v1)
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
 			e := rapid.IntRange(0, 1).Draw(t, "end")
 			switch rapid.IntRange(0, 7).Draw(t, "event") {
@@ -252,15 +267,16 @@ func TestFlowModel(t *testing.T) {
 
 // Both ends send as much as they can without handling anything, and then handle everything.
 func TestFlowBothDirectionsLoaded(t *testing.T) {
-	for _, depth := range []int{2, 3, 8, 255} {
-		m := newModel(depth)
+	for i := range 8 {
+		depth := []int{2, 3, 8, 8, 40, 40, 255, 255}[i]
+		m := newModel(depth, i%2 == 1)
 		for range 5 {
 			for e := range m.ends {
-				for i := 0; m.begin(e, beginnings[i%3]); i++ {
+				for k := 0; m.begin(e, beginnings[k%3]); k++ {
 				}
 				for m.send(e) {
 				}
-				require.Zero(t, m.ends[e].flow.credits)
+				require.Equal(t, i%2, m.ends[e].flow.credits, "the last one is for a NOOP in version 1")
 			}
 			m.settle(t)
 		}
@@ -302,7 +318,7 @@ func TestFlowGivesCreditsBack(t *testing.T) {
 	}
 	owe(4)
 	require.Nil(t, f.next(), "there is no buffer for another NOOP")
-	f.sent(noop)
+	f.sent(msg(noop, 0))
 	require.Equal(t, noop, f.next().msg.Type)
 }
 
@@ -315,11 +331,11 @@ func TestFlowProbes(t *testing.T) {
 	require.Nil(t, f.next(), "a message was sent in this interval")
 	f.probe()
 	require.Nil(t, f.next(), "it was not acknowledged, and the transport repeats it")
-	f.sent(immediate)
+	f.sent(put(0))
 	for range 2 {
 		f.probe()
 		require.Equal(t, noop, f.next().msg.Type)
-		f.sent(noop)
+		f.sent(msg(noop, 0))
 		f.probe()
 		require.Nil(t, f.next())
 	}

@@ -26,23 +26,23 @@ import (
 
 func TestSizes(t *testing.T) {
 	s := newStore()
-	na, nb, c := pair(t, newNetwork(), Config{}, s.config())
+	na, nb, c := pair(t, newNetwork(), Config{}, s)
 	ctx := limit(t)
 	room := make([]byte, 1<<20+1)
 	for i, size := range []int{1, maxImmediate, maxImmediate + 1, 4096, 4097, 65536, 100001, 1<<20 - 1, 1 << 20} {
 		for _, skew := range []int{0, 1} {
 			at := 1<<40 + uint64(2*i+skew)
 			data := append(make([]byte, skew), random(uint64(i), size)...)[skew:]
-			require.Equal(t, size, must(c.Put(ctx, at, data)), "PUT")
+			require.Equal(t, size, must(c.put(ctx, target(at), data)), "PUT")
 			clear(room)
 			into := room[skew : skew+size]
-			require.Equal(t, size, must(c.Get(ctx, at, into)), "GET")
+			require.Equal(t, size, must(c.get(ctx, target(at), into)), "GET")
 			require.True(t, bytes.Equal(data, into), "%d bytes", size)
 			require.True(t, bytes.Equal(data, s.read(at)), "%d bytes", size)
 		}
 	}
 	for _, size := range []int{0, MaxTransfer + 1} {
-		_, err := c.Put(ctx, 0, make([]byte, size))
+		_, err := c.put(ctx, target(0), make([]byte, size))
 		require.ErrorContains(t, err, "want 1 to 1048576")
 	}
 	onLoop(t, c, func() { assert.Empty(t, c.ops, "transfers that have not ended, with their regions") })
@@ -54,25 +54,40 @@ func TestSizes(t *testing.T) {
 // The shorter memory of both ends limits a transfer, and the caller gets the number of bytes.
 func TestRefusedAndCut(t *testing.T) {
 	s := newStore()
-	na, nb, c := pair(t, newNetwork(), Config{}, s.config()) // na serves no requests
-	back := must(nb.Dial(limit(t), na.cfg.Addr))
+	na, nb, c := pair(t, newNetwork(), Config{}, s)
 	ctx := limit(t)
 	data, into := random(1, 100000), make([]byte, 100000)
-	for _, c := range []*Conn{c, back} {
-		_, err := c.Put(ctx, nowhere, data)
+	for _, n := range []int{100, 100000} {
+		_, err := c.put(ctx, target(nowhere), data[:n])
 		require.ErrorIs(t, err, ErrRefused)
-		for _, n := range []int{100, 100000} {
-			_, err = c.Get(ctx, nowhere, into[:n])
-			require.ErrorIs(t, err, ErrRefused)
-		}
-		_, err = c.Put(ctx, nowhere, data[:100])
+		_, err = c.get(ctx, target(nowhere), into[:n])
 		require.ErrorIs(t, err, ErrRefused)
 	}
-	require.Equal(t, 50000, must(c.Put(ctx, half, data)))
+	// na has no match entry. It refuses transfers by RDMA, and drops the others.
+	back := must(nb.connect(ctx, na.nid))
+	require.Equal(t, []PeerStatus{{NID: na.nid, Connections: 1, Version: version2, Stamp: na.stamp}}, nb.Peers())
+	_, err := back.put(ctx, target(1), data)
+	require.ErrorIs(t, err, ErrRefused)
+	_, err = back.get(ctx, target(1), into)
+	require.ErrorIs(t, err, ErrRefused)
+	for i, f := range []func(ctx context.Context) error{
+		func(ctx context.Context) error { _, err := back.put(ctx, target(1), data[:100]); return err },
+		func(ctx context.Context) error { _, err := back.get(ctx, target(1), into[:100]); return err },
+	} {
+		ctx, cancel := context.WithCancel(ctx)
+		result := make(chan error, 1)
+		go func() { result <- f(ctx) }()
+		require.Eventually(t, func() bool { return na.Stats()["dropped: no match entry"] == uint64(3+i) }, time.Minute,
+			time.Millisecond)
+		cancel()
+		require.ErrorIs(t, <-result, context.Canceled)
+	}
+	require.NoError(t, c.ctx.Err(), "the connection goes on")
+	require.Equal(t, 50000, must(c.put(ctx, target(half), data)))
 	require.Equal(t, data[:50000], s.read(half))
-	require.Equal(t, 50000, must(c.Get(ctx, half, into)), "a GET of more than the peer has")
+	require.Equal(t, 50000, must(c.get(ctx, target(half), into)), "a GET of more than the peer has")
 	require.Equal(t, data[:50000], into[:50000])
-	require.Equal(t, 10, must(c.Get(ctx, half, into[:10])), "a GET of less")
+	require.Equal(t, 10, must(c.get(ctx, target(half), into[:10])), "a GET of less")
 	require.Nil(t, s.read(nowhere))
 }
 
@@ -82,15 +97,14 @@ func storm(t *testing.T, network *sim.Network, cfg Config, each, largest int) {
 	stores := []*store{newStore(), newStore()}
 	var nodes []*Node
 	for i, h := range hosts {
-		cfg.OnPut, cfg.OnGet = stores[i].put, stores[i].get
-		nodes = append(nodes, h.node(cfg))
+		nodes = append(nodes, h.nodeWith(cfg, stores[i]))
 	}
 	ctx := limit(t)
 	var wg sync.WaitGroup
-	var conns []*Conn
+	var conns []*conn
 	for i := range nodes {
 		j := 1 - i
-		c := must(nodes[i].Dial(ctx, hosts[j].addr))
+		c := must(nodes[i].connect(ctx, nodes[j].nid))
 		conns = append(conns, c)
 		for k := range each {
 			wg.Go(func() {
@@ -100,11 +114,11 @@ func storm(t *testing.T, network *sim.Network, cfg Config, each, largest int) {
 					size = size%maxImmediate + 1
 				}
 				data, at := random(seed, size), seed
-				if n, err := c.Put(ctx, at, data); !assert.NoError(t, err) || !assert.Equal(t, size, n) {
+				if n, err := c.put(ctx, target(at), data); !assert.NoError(t, err) || !assert.Equal(t, size, n) {
 					return
 				}
 				into := make([]byte, size+1)
-				n, err := c.Get(ctx, at, into)
+				n, err := c.get(ctx, target(at), into)
 				if assert.NoError(t, err) {
 					assert.True(t, bytes.Equal(data, into[:n]), "%d bytes", size)
 				}
@@ -115,14 +129,16 @@ func storm(t *testing.T, network *sim.Network, cfg Config, each, largest int) {
 	for i, n := range nodes {
 		require.NoError(t, n.Close())
 		stores[i].check(t)
-		require.Empty(t, conns[i].ops, "each transfer has released its region")
+		for _, o := range conns[i].ops {
+			require.False(t, o.ours, "each transfer of this end has released its region")
+		}
 	}
 }
 
 func TestBothDirections(t *testing.T) {
-	for _, depth := range []int{2, 8, 40} {
-		t.Run(fmt.Sprint("depth ", depth),
-			func(t *testing.T) { storm(t, newNetwork(), Config{Depth: depth}, 60, 200000) })
+	for _, n := range []int{2, 8, 40} {
+		t.Run(fmt.Sprint("depth ", n),
+			func(t *testing.T) { storm(t, newNetwork(), depth(n), 60, 200000) })
 	}
 }
 
@@ -137,7 +153,7 @@ func TestImpairedLink(t *testing.T) {
 func TestNoWriteAfterwards(t *testing.T) {
 	s := newStore()
 	s.data[0] = random(1, 5000)
-	_, nb, c := pair(t, newNetwork(), Config{}, s.config())
+	_, nb, c := pair(t, newNetwork(), Config{}, s)
 	ctx := limit(t)
 	into, got := make([]byte, 5000), make(chan error, 1)
 	var at where
@@ -145,14 +161,13 @@ func TestNoWriteAfterwards(t *testing.T) {
 		o := &op{ours: true, mem: into, waits: getDone, done: func(_ int, err error) { got <- err }}
 		c.add(o)
 		assert.NoError(t, c.sendTarget(o, message{header: header{Type: getReq}, cookie: o.cookie,
-			lnet: lnet{Op: lnetGet, Words: [4]uint32{2: 5000}}}))
-		at = where{Key: uint32(o.reg.RKey), Addr: o.reg.Addr}
+			lnet: target(0).header(lnetGet, 5000)}))
+		at = where{uint32(o.reg.RKey), []frag{{5000, o.reg.Addr}}}
 	})
 	require.NoError(t, <-got)
 	require.Equal(t, random(1, 5000), into)
-	// Another connection of the same peer can use the key, too.
-	back := must(nb.Dial(ctx, c.n.cfg.Addr))
-	_, err := back.Put(ctx, 0, []byte("both ends are there"))
+	back := must(nb.connect(ctx, c.n.nid))
+	_, err := back.put(ctx, target(0), make([]byte, 5000)) // both ends are there
 	require.ErrorIs(t, err, ErrRefused)
 	onLoop(t, back, func() {
 		o := &op{mem: make([]byte, 5000), done: func(int, error) {}}
@@ -168,7 +183,7 @@ func TestNoWriteAfterwards(t *testing.T) {
 }
 
 // onLoop runs f on the goroutine of a connection.
-func onLoop(t *testing.T, c *Conn, f func()) {
+func onLoop(t *testing.T, c *conn, f func()) {
 	done := make(chan struct{})
 	select {
 	case c.begins <- func() error { f(); close(done); return nil }:
@@ -181,7 +196,8 @@ func onLoop(t *testing.T, c *Conn, f func()) {
 // If an adapter lacks resources, its end reduces the depth until it can create a queue pair, and both ends use the
 // smaller depth.
 func TestDepthIsLowered(t *testing.T) {
-	const all = 5 * 8
+	const pieces = maxFrags - 1
+	const all = 5*8 + pieces
 	tests := []struct {
 		name            string
 		active, passive int // send requests
@@ -190,11 +206,11 @@ func TestDepthIsLowered(t *testing.T) {
 		fails           string
 	}{
 		{"room for all", all, all, 8, [2]int{1, 1}, ""},
-		{"the active end", 5*5 + 4, all, 5, [2]int{4, 1}, ""},
-		{"the passive end", all, 5 * 3, 3, [2]int{1, 6}, ""},
-		{"both", 5 * 5, 5 * 4, 4, [2]int{4, 2}, ""},
-		{"nothing at the passive end", all, 5, 0, [2]int{1, 7}, "reason 2"},
-		{"nothing at the active end", 5, all, 0, [2]int{7, 0}, "insufficient resources"},
+		{"the active end", 5*5 + 4 + pieces, all, 5, [2]int{4, 1}, ""},
+		{"the passive end", all, 5*3 + pieces, 3, [2]int{1, 6}, ""},
+		{"both", 5*5 + pieces, 5*4 + pieces, 4, [2]int{4, 2}, ""},
+		{"nothing at the passive end", all, 5 + pieces, 0, [2]int{1, 7}, "resources"},
+		{"nothing at the active end", 5 + pieces, all, 0, [2]int{7, 0}, "insufficient resources"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -203,9 +219,9 @@ func TestDepthIsLowered(t *testing.T) {
 			a, b := newHost(t, network, "10.0.0.1", tt.active, &tries[0]), newHost(t, network, "10.0.0.2",
 				tt.passive, &tries[1])
 			s := newStore()
-			na, nb := a.node(Config{}), b.node(s.config())
+			na, nb := a.node(Config{}), b.nodeWith(Config{}, s)
 			ctx := limit(t)
-			c, err := na.Dial(ctx, b.addr)
+			c, err := na.connect(ctx, nidOf(b))
 			if tt.fails != "" {
 				require.Error(t, err)
 				require.Contains(t, fmt.Sprint(err), tt.fails)
@@ -213,7 +229,7 @@ func TestDepthIsLowered(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, 1<<20, must(c.Put(ctx, 0, random(1, 1<<20))))
+			require.Equal(t, 1<<20, must(c.put(ctx, target(0), random(1, 1<<20))))
 			require.Equal(t, random(1, 1<<20), s.read(0))
 			require.NoError(t, na.Close())
 			require.NoError(t, nb.Close())
@@ -227,11 +243,14 @@ func TestDepthIsLowered(t *testing.T) {
 // A peer that rejects a depth names the one that it accepts, and the active end tries that.
 func TestDepthIsNegotiated(t *testing.T) {
 	s := newStore()
-	cfg := s.config()
-	cfg.Depth = 5
-	_, _, c := pair(t, newNetwork(), Config{Depth: 20}, cfg)
+	network := newNetwork()
+	a, b := newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil)
+	b.nodeWith(depth(5), s)
+	na := a.node(depth(20))
+	c := must(na.connect(limit(t), nidOf(b)))
 	require.EqualValues(t, 5, c.params.Depth)
-	require.Equal(t, 50000, must(c.Put(limit(t), 0, random(1, 50000))))
+	require.EqualValues(t, 1, na.Stats()["rejected by the peer: queue depth"])
+	require.Equal(t, 50000, must(c.put(limit(t), target(0), random(1, 50000))))
 }
 
 func TestDialFails(t *testing.T) {
@@ -239,13 +258,11 @@ func TestDialFails(t *testing.T) {
 	a, b := newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil)
 	na := a.node(Config{})
 	ctx := limit(t)
-	_, err := na.Dial(ctx, b.addr)
+	_, err := na.connect(ctx, nidOf(b))
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-	_, err = na.Dial(ctx, netip.MustParseAddr("::1"))
-	require.ErrorContains(t, err, "IPv4")
 	why, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err = na.Dial(why, b.addr)
+	_, err = na.connect(why, nidOf(b))
 	require.ErrorIs(t, err, context.Canceled)
 
 	// Peers with another protocol, in both roles.
@@ -272,7 +289,7 @@ func TestDialFails(t *testing.T) {
 			}
 			done <- err
 		}()
-		_, err = na.Dial(ctx, b.addr)
+		_, err = na.connect(ctx, nidOf(b))
 		if is == nil {
 			var r *Reject
 			require.ErrorAs(t, err, &r)
@@ -283,7 +300,8 @@ func TestDialFails(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 	for private, why := range map[string]Why{"hello": WhyFatal,
-		string(message{header: header{Type: connReq, From: nidB, To: nidA, ToStamp: 1}}.append(nil)): WhyStale} {
+		string(message{header: header{Type: connReq, From: nidB, To: nidA, ToStamp: 1},
+			params: na.most()}.append(nil, plain)): WhyStale} {
 		_, err = b.m.IDs().Dial(ctx, netip.AddrPortFrom(a.addr, 987),
 			cmid.DialConfig{Conn: cmid.ConnParam{Private: []byte(private)}})
 		var r *Reject
@@ -292,7 +310,7 @@ func TestDialFails(t *testing.T) {
 		require.Equal(t, na.stamp, r.Stamp)
 	}
 	require.NoError(t, na.Close())
-	_, err = na.Dial(ctx, b.addr)
+	_, err = na.connect(ctx, nidOf(b))
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
@@ -309,10 +327,9 @@ func TestHostilePeer(t *testing.T) {
 		{"from an earlier incarnation", func(m *message) { m.FromStamp-- }, "restarted"},
 		{"to an earlier incarnation", func(m *message) { m.ToStamp-- }, "restarted"},
 		{"credits out of nothing", func(m *message) { m.Credits = 200 }, "credits, of 8"},
-		{"a request to connect", func(m *message) { m.Type = connReq }, "type 0xc0"},
-		{"an unknown type", func(m *message) { m.Type = 0x33 }, "unknown type 0x33"},
-		{"an ACK of nothing", func(m *message) { m.Type = immediate }, "no transfer"},
-		{"LNet's GET", func(m *message) { m.Type, m.lnet.Op = immediate, lnetGet }, "operation 2"},
+		{"a request to connect", func(m *message) { m.Type = connReq }, "CONNREQ"},
+		{"an unknown operation", func(m *message) { m.Type, m.lnet.Op = immediate, 7 }, "operation 7"},
+		{"a PUT_REQ to get", func(m *message) { m.Type, m.lnet.Op = putReq, lnetGet }, "PUT_REQ with operation 2"},
 		{"less payload than it says", func(m *message) {
 			m.Type, m.lnet.Op, m.lnet.PayloadLen = immediate, lnetPut,
 				1<<32-1
@@ -320,12 +337,13 @@ func TestHostilePeer(t *testing.T) {
 		{"an answer to nothing", func(m *message) { m.Type, m.cookie = putDone, 99 }, "no transfer"},
 		{"a refusal of nothing", func(m *message) { m.Type, m.cookie = putNak, 99 }, "no transfer"},
 		{"the wrong answer", func(m *message) { m.Type = getDone }, "no transfer"},
-		{"a PUT_ACK for too much", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1, Len: 1 << 31} },
+		{"a PUT_ACK for too much", func(m *message) { m.Type, m.where = putAck, where{frags: []frag{{Len: 1 << 31}}} },
 			"2147483648 bytes"},
-		{"a PUT_ACK for nothing", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1} },
+		{"a PUT_ACK for nothing", func(m *message) { m.Type, m.where = putAck, where{frags: []frag{{}}} },
 			"PUT_ACK for 0 bytes"},
-		{"a PUT_ACK in pieces", func(m *message) { m.Type, m.where = putAck, where{Pieces: 3, Len: 1} }, "3 pieces"},
-		{"a PUT_ACK with a wrong key", func(m *message) { m.Type, m.where = putAck, where{Pieces: 1, Len: 5, Key: 1} },
+		{"a PUT_ACK in pieces", func(m *message) { m.Type, m.where = putAck, where{frags: make([]frag, 258)} },
+			"258 pieces"},
+		{"a PUT_ACK with a wrong key", func(m *message) { m.Type, m.where = putAck, where{1, []frag{{Len: 5}}} },
 			"remote access"},
 	}
 	for _, tt := range tests {
@@ -334,20 +352,21 @@ func TestHostilePeer(t *testing.T) {
 			block, asked := make(chan struct{}), make(chan *message, 1)
 			network := newNetwork()
 			a, b := newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil)
-			cfg := s.config()
-			cfg.OnPut = func(from netip.Addr, at uint64, n int) ([]byte, func(int, error)) {
+			na, nb := a.node(Config{}), b.node(Config{})
+			e := s.entry()
+			e.OnPut = func(r Request) ([]byte, func(int, error)) {
 				select {
 				case asked <- nil:
 					<-block // the source of the PUT gets another message meanwhile
 				default:
 				}
-				return s.put(from, at, n)
+				return s.put(r)
 			}
-			na, nb := a.node(Config{}), b.node(cfg)
+			nb.Attach(e)
 			ctx := limit(t)
-			c := must(na.Dial(ctx, b.addr))
+			c := must(na.connect(ctx, nidOf(b)))
 			done := make(chan error)
-			go func() { _, err := c.Put(ctx, 0, make([]byte, 100000)); done <- err }()
+			go func() { _, err := c.put(ctx, target(0), make([]byte, 100000)); done <- err }()
 			<-asked
 			m := message{header: header{Type: noop, From: nb.nid, FromStamp: nb.stamp, To: na.nid, ToStamp: na.stamp}}
 			onLoop(t, c, func() {
@@ -355,7 +374,7 @@ func TestHostilePeer(t *testing.T) {
 					m.cookie = k
 				}
 				tt.edit(&m)
-				n := len(m.append(c.mem[len(c.sending)*msgSize : len(c.sending)*msgSize]))
+				n := len(m.append(c.mem[len(c.sending)*msgSize:len(c.sending)*msgSize], plain))
 				if err := errors.Join(c.completed(ci.WC{ID: wrRecv, Length: uint32(n)}), c.send()); err != nil {
 					c.cancel(err)
 				}
@@ -366,8 +385,8 @@ func TestHostilePeer(t *testing.T) {
 			if tt.name != "a PUT_ACK with a wrong key" {
 				require.ErrorIs(t, err, ErrMessage)
 			}
-			c = must(na.Dial(ctx, b.addr))
-			require.Equal(t, 100000, must(c.Put(ctx, 0, make([]byte, 100000))), "over a new connection")
+			c = must(na.connect(ctx, nidOf(b)))
+			require.Equal(t, 100000, must(c.put(ctx, target(0), make([]byte, 100000))), "over a new connection")
 		})
 	}
 }
@@ -376,11 +395,11 @@ func TestHostilePeer(t *testing.T) {
 // is queued.
 func TestAnswerBeforeQuestion(t *testing.T) {
 	s := newStore()
-	_, _, c := pair(t, newNetwork(), Config{}, s.config())
+	_, _, c := pair(t, newNetwork(), Config{}, s)
 	ctx := limit(t)
 	onLoop(t, c, func() { c.flow.credits = 0 })
 	done := make(chan error)
-	go func() { _, err := c.Get(ctx, 1, make([]byte, 5000)); done <- err }()
+	go func() { _, err := c.get(ctx, target(1), make([]byte, 5000)); done <- err }()
 	begun := false
 	require.Eventually(t, func() bool { onLoop(t, c, func() { begun = len(c.ops) == 1 }); return begun }, time.Minute,
 		time.Millisecond)
@@ -392,20 +411,45 @@ func TestAnswerBeforeQuestion(t *testing.T) {
 	require.ErrorIs(t, <-done, ErrMessage)
 }
 
-// The number of ACKs that wait for credits is limited, if a peer returns no credits.
-func TestAcksPileUp(t *testing.T) {
-	s := newStore()
-	_, _, c := pair(t, newNetwork(), Config{}, s.config())
-	onLoop(t, c, func() {
-		c.flow.credits = 0
-		for range maxRequests + 1 {
-			assert.NoError(t,
-				c.received(&message{header: header{Type: immediate}, lnet: lnet{Op: lnetPut, PayloadLen: 1},
+// The number of messages that wait for credits is limited, if a peer returns no credits.
+func TestRepliesPileUp(t *testing.T) {
+	for _, op := range []uint32{lnetPut, lnetGet} {
+		s := newStore()
+		s.data[0] = []byte{1}
+		na, _, c := pair(t, newNetwork(), Config{}, s)
+		na.Attach(s.entry())
+		onLoop(t, c, func() {
+			c.flow.credits = 0
+			for range maxRequests + 1 {
+				assert.NoError(t, c.received(&message{header: header{Type: immediate}, lnet: target(0).header(op, 1),
 					payload: []byte{1}}))
+			}
+		})
+		<-c.over
+		require.ErrorContains(t, c.err, "1001 messages wait for credits")
+	}
+}
+
+// An ACK or a REPLY that nobody waits for is dropped.
+func TestUnknownReplies(t *testing.T) {
+	na, nb, c := pair(t, newNetwork(), Config{}, newStore())
+	r := na.await(nb.nid, lnetAck, nil)
+	onLoop(t, c, func() {
+		for _, edit := range []func(h *lnetHeader){
+			func(h *lnetHeader) { h.Handle.Reply++ },
+			func(h *lnetHeader) { h.Handle.Stamp-- },
+			func(h *lnetHeader) { h.Op = lnetReply },
+		} {
+			h := lnetHeader{Op: lnetAck, Handle: r.handle}
+			edit(&h)
+			assert.NoError(t, c.received(&message{header: header{Type: immediate}, lnet: h}))
+			c.flow.owed-- // the message came from nowhere
 		}
+		na.replied(na.nid, &lnetHeader{Op: lnetAck, Handle: r.handle}, nil)
 	})
-	<-c.over
-	require.ErrorContains(t, c.err, "1001 ACKs wait for credits")
+	require.EqualValues(t, 4, na.Stats()["dropped: no operation"])
+	_, err := na.Ping(limit(t), nb.nid)
+	require.NoError(t, err)
 }
 
 // A peer that announces data and does not send them loses its connection after the timeout. After the data have
@@ -413,15 +457,16 @@ func TestAcksPileUp(t *testing.T) {
 func TestSilentSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		_, _, c := pair(t, newNetwork(), Config{}, s.config())
+		_, _, c := pair(t, newNetwork(), Config{}, s)
 		ctx := t.Context()
-		require.Equal(t, 10000, must(c.Put(ctx, 0, make([]byte, 10000))))
+		require.Equal(t, 10000, must(c.put(ctx, target(0), make([]byte, 10000))))
 		time.Sleep(10 * time.Minute)
-		require.Equal(t, 10000, must(c.Put(ctx, 0, make([]byte, 10000))))
+		require.Equal(t, 10000, must(c.put(ctx, target(0), make([]byte, 10000))))
 		onLoop(t, c, func() {
 			c.push(nil, nil, message{header: header{Type: putReq}, cookie: 77,
-				lnet: lnet{Op: lnetPut, PayloadLen: 10000}})
-			c.ops[77] = &op{waits: putAck, mem: make([]byte, 10000), ours: true, done: func(int, error) {}}
+				lnet: target(0).header(lnetPut, 10000)})
+			c.ops[77] = &op{waits: putAck, mem: make([]byte, 10000), ours: true, done: func(int, error) {},
+				timer: time.NewTimer(time.Hour)}
 			assert.NoError(t, c.send())
 			c.flow.posted = 1 << 20 // no more messages are sent
 		})
@@ -435,67 +480,94 @@ func TestSilentSource(t *testing.T) {
 	})
 }
 
-// A peer is detected as silent if all transfers wait for it, and it has acknowledged every message.
+// A peer is detected as silent if all operations wait for it, and it has acknowledged every message: a NOOP is not
+// acknowledged. An application may take its time with an operation in a message, and not with a transfer by RDMA.
 func TestSilentSink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network, dead := mortalNetwork()
-		block := make(chan struct{})
-		_, _, c := pair(t, network, Config{}, Config{OnPut: func(netip.Addr, uint64, int) ([]byte, func(int, error)) {
-			<-block
-			return nil, func(int, error) {}
-		}})
-		var wg sync.WaitGroup
-		for _, n := range []int{1, 100000} {
-			wg.Go(func() {
-				_, err := c.Put(t.Context(), 0, make([]byte, n))
-				assert.ErrorIs(t, err, ci.WCTimeoutRetryErr.Err())
+	for _, tt := range []struct {
+		name string
+		n    int
+		want error
+	}{
+		{"message", 1, ci.WCTimeoutRetryErr.Err()},
+		{"RDMA", 100000, ErrTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network, dead := mortalNetwork()
+				block := make(chan struct{})
+				_, nb, c := pair(t, network, Config{}, nil)
+				nb.Attach(Entry{Portal: portal, OnPut: func(Request) ([]byte, func(int, error)) {
+					<-block
+					return nil, func(int, error) {}
+				}})
+				begun, done := time.Now(), make(chan struct{})
+				go func() {
+					defer close(done)
+					_, err := c.put(t.Context(), target(0), make([]byte, tt.n))
+					assert.ErrorIs(t, err, tt.want)
+				}()
+				synctest.Wait()
+				if tt.want != ErrTimeout {
+					time.Sleep(10 * time.Minute) // its host is alive: probes are acknowledged
+					require.NoError(t, c.ctx.Err())
+					dead.Store(true)
+				}
+				<-done
+				if tt.want == ErrTimeout {
+					require.Equal(t, 50*time.Second, time.Since(begun).Round(time.Second))
+				}
+				close(block)
 			})
-		}
-		synctest.Wait()
-		time.Sleep(10 * time.Minute) // its host is alive: probes are acknowledged
-		select {
-		case <-c.over:
-			require.NoError(t, c.err)
-		default:
-		}
-		dead.Store(true)
-		wg.Wait()
-		close(block)
+		})
+	}
+}
+
+// A peer that returns no credits loses its connection after the timeout.
+func TestNoCredits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		na, nb, c := pair(t, newNetwork(), Config{}, nil)
+		onLoop(t, c, func() { c.flow.credits, c.flow.theirs = 0, 0 })
+		begun := time.Now()
+		_, err := na.Ping(t.Context(), nb.nid)
+		require.ErrorIs(t, err, ErrTimeout)
+		require.Equal(t, 50*time.Second, time.Since(begun).Round(time.Second))
+		require.EqualValues(t, 1, na.Stats()["connections ended: timeout"])
+		_, err = na.Ping(t.Context(), nb.nid)
+		require.NoError(t, err, "over a new connection")
 	})
 }
 
 // A canceled call ends the connection if its transfer has begun.
 func TestContextEnds(t *testing.T) {
 	block, asked := make(chan struct{}), make(chan struct{}, 100)
-	cfg := Config{Depth: 2, OnPut: func(_ netip.Addr, _ uint64, n int) ([]byte, func(int, error)) {
+	_, nb, c := pair(t, newNetwork(), depth(2), nil)
+	nb.Attach(Entry{Portal: portal, OnPut: func(r Request) ([]byte, func(int, error)) {
 		asked <- struct{}{}
 		<-block
-		return make([]byte, n), func(int, error) {}
-	}}
-	_, _, c := pair(t, newNetwork(), Config{Depth: 2}, cfg)
+		return make([]byte, r.Len), func(int, error) {}
+	}})
 	ctx := limit(t)
-	errCanceled := errors.New("no patience")
+	errPatience := errors.New("no patience")
 	results := make(chan error, 10)
 	put := func() context.CancelCauseFunc {
 		ctx, cancel := context.WithCancelCause(ctx)
-		go func() { _, err := c.Put(ctx, 0, make([]byte, 100000)); results <- err }()
+		go func() { _, err := c.put(ctx, target(0), make([]byte, 100000)); results <- err }()
 		return cancel
 	}
 	first, second := put(), put()
 	<-asked
 	require.Eventually(t, func() bool { return len(c.slots) == 2 }, time.Minute, time.Millisecond)
 	third := put()
-	third(errCanceled)
-	require.ErrorIs(t, <-results, errCanceled)
+	third(errPatience)
+	require.ErrorIs(t, <-results, errPatience)
 	require.NoError(t, c.ctx.Err(), "its transfer had not begun")
-	first(errCanceled)
-	require.ErrorIs(t, <-results, errCanceled)
-	require.ErrorIs(t, <-results, errCanceled, "the connection has ended")
+	first(errPatience)
+	require.ErrorIs(t, <-results, errPatience)
+	require.ErrorIs(t, <-results, errPatience, "the connection has ended")
 	close(block)
 	second(nil)
-	_, err := c.Put(ctx, 0, []byte("more"))
-	require.ErrorIs(t, err, errCanceled, "the connection has ended")
-	require.NoError(t, c.Close())
+	_, err := c.put(ctx, target(0), []byte("more"))
+	require.ErrorIs(t, err, errPatience, "the connection has ended")
 }
 
 // An adapter is removed, a host becomes silent, or a node is closed during transfers: all transfers end, at both ends.
@@ -520,9 +592,9 @@ func TestEnds(t *testing.T) {
 				s := newStore()
 				s.data[1] = random(1, 1<<20)
 				a, b := newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil)
-				na, nb := a.node(Config{}), b.node(s.config())
+				na, nb := a.node(Config{}), b.nodeWith(Config{}, s)
 				ctx := limit(t)
-				c := must(na.Dial(ctx, b.addr))
+				c := must(na.connect(ctx, nidOf(b)))
 				var wg sync.WaitGroup
 				moved := make(chan struct{}, 1000)
 				for i := range 12 {
@@ -530,9 +602,9 @@ func TestEnds(t *testing.T) {
 						var err error
 						for buf := make([]byte, 1<<20); err == nil; {
 							if i%2 == 0 {
-								_, err = c.Put(ctx, 2, buf)
+								_, err = c.put(ctx, target(2), buf)
 							} else {
-								_, err = c.Get(ctx, 1, buf)
+								_, err = c.get(ctx, target(1), buf)
 							}
 							select {
 							case moved <- struct{}{}:
@@ -552,7 +624,7 @@ func TestEnds(t *testing.T) {
 					require.NoError(t, tt.kill(a, b, na, nb))
 				}
 				wg.Wait()
-				require.NoError(t, c.Close())
+				<-c.over
 				require.NoError(t, na.Close())
 				require.NoError(t, nb.Close())
 				s.check(t)
@@ -564,12 +636,14 @@ func TestEnds(t *testing.T) {
 func TestConfig(t *testing.T) {
 	h := newHost(t, newNetwork(), "10.0.0.1", 0, nil)
 	for want, cfg := range map[string]Config{
-		"Depth is 1, want 2 to 255": {Addr: h.addr, Depth: 1},
-		"Depth is 256":              {Addr: h.addr, Depth: 256},
-		"want a positive duration":  {Addr: h.addr, Timeout: -1},
-		`"::1", want an IPv4`:       {Addr: netip.MustParseAddr("::1")},
-		`"invalid IP", want`:        {},
+		"peer_credits is 1, want 2 to 255": depth(1),
+		"peer_credits is 256":              depth(256),
+		`"::1", want an IPv4`:              {Addr: netip.MustParseAddr("::1")},
+		`"invalid IP", want`:               {},
 	} {
+		if cfg.Tunables != nil {
+			cfg.Addr = h.addr
+		}
 		_, err := Listen(h.m, cfg)
 		require.ErrorContains(t, err, want)
 	}
@@ -578,7 +652,33 @@ func TestConfig(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.NoError(t, n.Close())
 	require.NoError(t, n.Close())
-	c := must(h.node(Config{}).Dial(limit(t), h.addr))
-	require.NoError(t, c.Close(), "a node may connect to itself")
-	require.NoError(t, c.Close())
+	n = h.node(Config{})
+	_, err = n.Ping(limit(t), n.nid)
+	require.NoError(t, err, "a node may connect to itself")
+}
+
+func TestTunables(t *testing.T) {
+	tun := DefaultTunables()
+	require.NoError(t, tun.check())
+	require.NoError(t, tun.Set("peer_credits=16"))
+	require.Equal(t, 16, tun.PeerCredits)
+	require.ErrorContains(t, tun.Set("peer_credits=1000"), "want 2 to 255")
+	require.ErrorContains(t, tun.Set("peer_credits"), "NAME=NUMBER")
+	require.ErrorContains(t, tun.Set("nscheds=1"), "NAME=NUMBER")
+
+	for _, tt := range []struct{ credits, hiw, sends, depth, high, at int }{
+		{8, 0, 0, 8, 4, 8},
+		{8, 0, 0, 3, 1, 3},
+		{8, 7, 16, 8, 7, 16},
+		{8, 200, 510, 8, 7, 16},
+		{8, 1, 1, 8, 4, 4},
+		{2, 0, 0, 2, 1, 2},
+		{100, 75, 50, 10, 7, 5},
+	} {
+		tun := Tunables{PeerCredits: tt.credits, PeerCreditsHiw: tt.hiw, ConcurrentSends: tt.sends}
+		require.Equal(t, tt.high, tun.high(tt.depth, version2), "%+v", tt)
+		require.Equal(t, tt.at, tun.sends(tt.depth), "%+v", tt)
+	}
+	require.Equal(t, 7, tun.high(8, version1))
+	require.Equal(t, 1, tun.high(2, version1))
 }

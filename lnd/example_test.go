@@ -7,10 +7,10 @@ import (
 
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/rdmacm"
-	"ciddk/examples/lnd/lnd"
 	"ciddk/hca/reference"
 	"ciddk/internal/testenv"
 	"ciddk/link/sim"
+	"ciddk/lnd"
 	"ciddk/rvt"
 )
 
@@ -28,34 +28,32 @@ func start(net *sim.Network, cfg lnd.Config) (*lnd.Node, func()) {
 func Example() {
 	net := sim.NewNetwork(sim.NetworkConfig{})
 	kept := make([]byte, 1<<20)
-	_, stop := start(net, lnd.Config{
-		Addr: netip.MustParseAddr("10.0.0.1"),
-		OnPut: func(_ netip.Addr, _ uint64, n int) ([]byte, func(int, error)) {
-			return kept[:n], func(n int, err error) { fmt.Println("received", n, err) }
-		},
-		OnGet: func(_ netip.Addr, match uint64, _ int) []byte {
-			if match != 4 {
-				return nil
-			}
-			return kept
-		},
-	})
+	server, stop := start(net, lnd.Config{Addr: netip.MustParseAddr("10.0.0.1")})
 	defer stop()
+	target := lnd.Target{Portal: 40, Match: 4}
+	server.Attach(lnd.Entry{Portal: target.Portal, Match: target.Match,
+		OnPut: func(r lnd.Request) ([]byte, func(int, error)) {
+			return kept[:r.Len], func(n int, err error) { fmt.Println("received", n, err) }
+		},
+		OnGet: func(lnd.Request) []byte { return kept },
+	})
 	client, stop := start(net, lnd.Config{Addr: netip.MustParseAddr("10.0.0.2")})
 	defer stop()
 
 	ctx := context.Background()
-	c := must(client.Dial(ctx, netip.MustParseAddr("10.0.0.1")))
+	info := must(client.Ping(ctx, server.NID()))
+	fmt.Println(info.NIs[0].NID, info.NIs[1].NID)
 	block := make([]byte, 500_000)
 	copy(block, "written by RDMA")
-	fmt.Println(must(c.Put(ctx, 4, block)), "bytes put")
+	fmt.Println(must(client.Put(ctx, server.NID(), target, block)), "bytes put")
 
 	clear(block)
-	n := must(c.Get(ctx, 4, block))
+	n := must(client.Get(ctx, server.NID(), target, block))
 	fmt.Printf("%d bytes, the first: %s\n", n, block[:15])
-	_, err := c.Get(ctx, 5, block)
+	_, err := client.Get(ctx, server.NID(), lnd.Target{Portal: 41}, block)
 	fmt.Println(err)
 	// Output:
+	// 0@lo 10.0.0.1@o2ib
 	// received 500000 <nil>
 	// 500000 bytes put
 	// 500000 bytes, the first: written by RDMA

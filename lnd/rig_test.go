@@ -36,15 +36,18 @@ type host struct {
 // newHost adds a host. If sends is not 0, its adapter creates no queue pair with more send requests. tries counts the
 // attempts to create one with more than 32.
 func newHost(t *testing.T, net *sim.Network, addr string, sends int, tries *int) *host {
-	h := &host{t: t, al: accesslayer.New(accesslayer.Config{}), addr: netip.MustParseAddr(addr)}
-	c := reference.Config{Ports: []rvt.Port{testenv.Must(sim.New(net, sim.Config{Addr: h.addr}))}}
+	var l ciwrap.Layer
 	if sends > 0 {
-		c.Override = ciwrap.Layer{PD: func(in ci.PD, _ ci.PDType) ci.PD {
-			return &smallPD{ciwrap.PD{PD: in},
-				sends, tries}
-		}}
+		l.PD = func(in ci.PD, _ ci.PDType) ci.PD { return &smallPD{ciwrap.PD{PD: in}, sends, tries} }
 	}
-	h.hca = must(reference.New(c))
+	return newHostWith(t, net, addr, l)
+}
+
+// newHostWith adds a host with a layer over its adapter.
+func newHostWith(t *testing.T, net *sim.Network, addr string, l ciwrap.Layer) *host {
+	h := &host{t: t, al: accesslayer.New(accesslayer.Config{}), addr: netip.MustParseAddr(addr)}
+	h.hca = must(reference.New(reference.Config{Override: l,
+		Ports: []rvt.Port{testenv.Must(sim.New(net, sim.Config{Addr: h.addr}))}}))
 	t.Cleanup(func() { assert.NoError(t, errors.Join(h.al.Close(), h.hca.Close())) })
 	require.NoError(t, h.al.Register(h.hca))
 	h.m = must(rdmacm.Open(h.al, rdmacm.OpenConfig{}))
@@ -68,19 +71,39 @@ func (p *smallPD) CreateQP(c ci.QPCreate) (ci.QP, error) {
 	return p.PD.CreateQP(c)
 }
 
-func (h *host) node(cfg Config) *Node {
+func (h *host) node(cfg Config) *Node { return h.nodeWith(cfg, nil) }
+
+// nodeWith adds a node whose match entry on portal gives access to s, unless it is nil.
+func (h *host) nodeWith(cfg Config, s *store) *Node {
 	cfg.Addr = h.addr
 	n, err := Listen(h.m, cfg)
 	require.NoError(h.t, err)
+	if s != nil {
+		n.Attach(s.entry())
+	}
 	h.t.Cleanup(func() { assert.NoError(h.t, n.Close()) })
 	return n
 }
 
-// pair returns two nodes and the two ends of the connection between them.
-func pair(t *testing.T, net *sim.Network, a, b Config) (*Node, *Node, *Conn) {
+// portal is that of the tests.
+const portal = 40
+
+func target(match uint64) Target { return Target{Portal: portal, Match: match} }
+
+// depth returns a configuration with a depth.
+func depth(n int) Config {
+	t := DefaultTunables()
+	t.PeerCredits = n
+	return Config{Tunables: &t}
+}
+
+func nidOf(h *host) NID { return must(NIDOf(h.addr, 0)) }
+
+// pair returns two nodes, of which the second one has s, and the connection from the first one.
+func pair(t *testing.T, net *sim.Network, cfg Config, s *store) (*Node, *Node, *conn) {
 	ha, hb := newHost(t, net, "10.0.0.1", 0, nil), newHost(t, net, "10.0.0.2", 0, nil)
-	na, nb := ha.node(a), hb.node(b)
-	return na, nb, must(na.Dial(limit(t), hb.addr))
+	na, nb := ha.node(cfg), hb.nodeWith(cfg, s)
+	return na, nb, must(na.connect(limit(t), nb.nid))
 }
 
 // mortalNetwork returns a network that drops all packets while the bool is true.
@@ -113,7 +136,8 @@ const (
 	half    = 98
 )
 
-func (s *store) put(_ netip.Addr, at uint64, n int) ([]byte, func(int, error)) {
+func (s *store) put(r Request) ([]byte, func(int, error)) {
+	at, n := r.Match, r.Len
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
@@ -136,7 +160,7 @@ func (s *store) put(_ netip.Addr, at uint64, n int) ([]byte, func(int, error)) {
 	}
 }
 
-func (s *store) get(_ netip.Addr, at uint64, _ int) []byte { return s.read(at) }
+func (s *store) get(r Request) []byte { return s.read(r.Match) }
 
 func (s *store) read(at uint64) []byte {
 	s.mu.Lock()
@@ -144,7 +168,9 @@ func (s *store) read(at uint64) []byte {
 	return s.data[at]
 }
 
-func (s *store) config() Config { return Config{OnPut: s.put, OnGet: s.get} }
+func (s *store) entry() Entry {
+	return Entry{Portal: portal, Ignore: 1<<64 - 1, OnPut: s.put, OnGet: s.get}
+}
 
 func (s *store) check(t *testing.T) {
 	s.mu.Lock()

@@ -1,0 +1,55 @@
+package lnd
+
+import (
+	"errors"
+	"maps"
+	"net"
+	"sync"
+
+	"ciddk/accesslayer/rdmacm/cmid"
+)
+
+// counters count events by name.
+type counters struct {
+	mu sync.Mutex
+	m  map[string]uint64
+}
+
+func (c *counters) count(name string) {
+	c.mu.Lock()
+	c.m[name]++
+	c.mu.Unlock()
+}
+
+// Stats returns what the node has counted since its start, by name: messages sent and received by type, connections
+// made, rejected and ended by reason, and operations that were dropped.
+func (n *Node) Stats() map[string]uint64 {
+	n.counters.mu.Lock()
+	defer n.counters.mu.Unlock()
+	return maps.Clone(n.counters.m)
+}
+
+// endings are the names of the reasons for which connections end. The first that matches counts; those that are usual
+// are not logged as warnings.
+var endings = []struct {
+	is    error
+	name  string
+	usual bool
+}{
+	{net.ErrClosed, "closed", true},
+	{errStale, "stale", true},
+	{ErrMessage, "invalid message", false},
+	{ErrTimeout, "timeout", false},
+	{cmid.ErrPeerDisconnected, "closed by the peer", true},
+	{errCanceled, "canceled", true},
+}
+
+// ending returns the name of the reason in err.
+func ending(err error) (name string, usual bool) {
+	for _, e := range endings {
+		if errors.Is(err, e.is) {
+			return e.name, e.usual
+		}
+	}
+	return "failed", false
+}
