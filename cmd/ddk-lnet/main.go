@@ -41,8 +41,8 @@ type commands struct {
 
 // options are those of all commands.
 type options struct {
-	Addr    netip.Addr    `placeholder:"IP" help:"IPv4 address of the adapter. Default: the one from which this machine reaches the peer."`
-	Network uint16        `placeholder:"N" help:"Number of the network o2ib, of serve. Other commands take it from the peer's NID."`
+	Addr    netip.Addr    `placeholder:"IP" help:"IPv4 address of the adapter. Default: the one that reaches the peer."`
+	Network uint16        `placeholder:"N" help:"Number of serve's network. Others: that of the peer."`
 	Tunable []string      `placeholder:"NAME=VALUE" help:"Parameter of ko2iblnd."`
 	Timeout time.Duration `default:"60s" help:"Time limit of ping and selftest."`
 	Stats   bool          `help:"Print what the node has counted, at the end."`

@@ -33,8 +33,10 @@ func TestProgram(t *testing.T) {
 	var served bytes.Buffer
 	done := make(chan int)
 	go func() {
-		done <- run(ctx, []string{"serve", "--addr", serverIP, "--network", "3", "--stats", "--memory", "20"}, out, &served)
+		args := []string{"serve", "--addr", serverIP, "--network", "3", "--stats", "--memory", "20"}
+		status := run(ctx, args, out, &served)
 		_ = out.Close()
+		done <- status
 	}()
 	line := make([]byte, 100)
 	n, err := ready.Read(line)
@@ -50,7 +52,8 @@ func TestProgram(t *testing.T) {
 	}{
 		{"ping 127.19.81.1@o2ib3", 0, "12345-0@lo\n12345-127.19.81.1@o2ib3\n"},
 		{"ping --discover 127.19.81.1@o2ib3", 0, "12345-0@lo\n12345-127.19.81.1@o2ib3\n"},
-		{"selftest 127.19.81.1@o2ib3 --rounds 2 --stats --tunable peer_credits=4 --tunable cksum=1", 0, "sent: PUT_REQ"},
+		{"selftest 127.19.81.1@o2ib3 --rounds 2 --stats --tunable peer_credits=4 --tunable cksum=1", 0,
+			"sent: PUT_REQ"},
 		{"selftest 127.19.81.1@o2ib3 --portal 41", command.ExitError, "no memory"},
 		{"ping 127.19.81.1@o2ib --timeout 5s", command.ExitError, "fatal"},
 		{"ping 127.19.81.1@tcp", command.ExitUsage, "no NID"},

@@ -28,7 +28,7 @@ import (
 )
 
 type options struct {
-	Do     string     `arg:"" enum:"serve,ping,put,get" help:"serve: store objects for peers, until interrupted. ping: ask the peer for its interfaces. put, get: transfer an object."`
+	Do     string     `arg:"" enum:"serve,ping,put,get" help:"What to do: see go doc."`
 	Peer   netip.Addr `arg:"" optional:"" help:"IPv4 address of the server."`
 	Object uint8      `arg:"" optional:"" help:"Number of the object, 0 to 255."`
 	File   string     `arg:"" optional:"" help:"File to put, at most 1 MiB."`
