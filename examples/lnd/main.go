@@ -28,7 +28,7 @@ import (
 )
 
 type options struct {
-	Do     string     `arg:"" enum:"serve,ping,put,get" help:"What to do: see go doc."`
+	Do     string     `arg:"" enum:"serve,ping,put,get" help:"Store objects, or ask a peer that does."`
 	Peer   netip.Addr `arg:"" optional:"" help:"IPv4 address of the server."`
 	Object uint8      `arg:"" optional:"" help:"Number of the object, 0 to 255."`
 	File   string     `arg:"" optional:"" help:"File to put, at most 1 MiB."`
