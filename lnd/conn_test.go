@@ -667,8 +667,8 @@ func TestTunables(t *testing.T) {
 	require.ErrorContains(t, tun.Set("nscheds=1"), "NAME=NUMBER")
 
 	for _, tt := range []struct{ credits, hiw, sends, depth, high, at int }{
-		{8, 0, 0, 8, 4, 8},
-		{8, 0, 0, 3, 1, 3},
+		{8, 0, 0, 8, 4, 6},
+		{8, 0, 0, 3, 1, 2},
 		{8, 7, 16, 8, 7, 16},
 		{8, 200, 510, 8, 7, 16},
 		{8, 1, 1, 8, 4, 4},

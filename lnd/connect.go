@@ -97,9 +97,9 @@ func refusal(err error) error {
 	return err
 }
 
-// checkRequest checks a request from a node at the passive end. It returns the reason to reject it, or 0. self, stamp
+// checkRequest checks a request at the passive end. It returns the reason to reject it, or 0. self, stamp
 // and most are those of the passive end.
-func checkRequest(request []byte, from, self NID, stamp uint64, most params) (message, Why, error) {
+func checkRequest(request []byte, self NID, stamp uint64, most params) (message, Why, error) {
 	m, err := parse(request)
 	if m.Version == version1 {
 		most.Depth = version1Depth
@@ -107,8 +107,8 @@ func checkRequest(request []byte, from, self NID, stamp uint64, most params) (me
 	switch p := m.params; {
 	case err != nil:
 		return m, WhyFatal, err
-	case m.Type != connReq || m.From != from || m.To != self:
-		return m, WhyFatal, malformed("%v from %v for %v is no request of %v to %v", m.Type, m.From, m.To, from, self)
+	case m.Type != connReq || m.To != self:
+		return m, WhyFatal, malformed("%v from %v for %v is no request for %v", m.Type, m.From, m.To, self)
 	case m.ToStamp != 0 && m.ToStamp != stamp:
 		return m, WhyStale, nil
 	case p.Depth > most.Depth:

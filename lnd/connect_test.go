@@ -46,19 +46,18 @@ func TestCheckRequest(t *testing.T) {
 		{"too little depth", func(m *message) { m.params.Depth = 1 }, WhyFatal},
 		{"no pieces", func(m *message) { m.params.Frags = 0 }, WhyFatal},
 		{"to somebody else", func(m *message) { m.To = nidA }, WhyFatal},
-		{"in another's name", func(m *message) { m.From = nidB }, WhyFatal},
 		{"no request", func(m *message) { m.Type = connAck }, WhyFatal},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			req := message{header: header{Type: connReq, From: nidA, FromStamp: 5, To: nidB}, params: most}
 			tt.edit(&req)
-			m, why, _ := checkRequest(req.append(nil, plain), nidA, nidB, stamp, most)
+			m, why, _ := checkRequest(req.append(nil, plain), nidB, stamp, most)
 			require.Equal(t, tt.why, why)
 			require.Equal(t, req.params, m.params)
 		})
 	}
-	_, why, err := checkRequest([]byte("no message at all"), nidA, nidB, stamp, most)
+	_, why, err := checkRequest([]byte("no message at all"), nidB, stamp, most)
 	require.Equal(t, WhyFatal, why)
 	require.ErrorIs(t, err, ErrMessage)
 }
@@ -162,7 +161,7 @@ func FuzzConnect(f *testing.F) {
 	}
 	f.Add(Reject{Version: version1, Why: WhyVersion, Params: most}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if m, why, err := checkRequest(b, nidA, nidB, 9, most); err == nil && why == 0 {
+		if m, why, err := checkRequest(b, nidB, 9, most); err == nil && why == 0 {
 			require.True(t, m.params.within(most))
 		}
 		if m, err := checkReply(b, &req, version2); err == nil {

@@ -25,7 +25,7 @@
 // # Bad peers
 //
 // A peer that violates the protocol loses its connection. The reason is in the log and counted (Node.Stats). Other
-// peers are not affected. What a connection holds is bounded: receive and send buffers of 4096 bytes, 26 of them by
+// peers are not affected. What a connection holds is bounded: receive and send buffers of 4096 bytes, 24 of them by
 // default; at most as many transfers of the peer as it has credits; 1000 messages that wait for its credits. A peer has
 // at most 128 connections.
 //

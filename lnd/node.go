@@ -19,8 +19,12 @@ import (
 
 // A Config describes a node.
 type Config struct {
-	Addr     netip.Addr   // IPv4 address of a local adapter
-	Network  uint16       // number of the o2ib network
+	Addr    netip.Addr // IPv4 address of a local adapter, or its GID: see AddrOf
+	Network uint16     // number of the o2ib network
+	// AddrOf returns the address of an adapter of a node: its GID, on an InfiniBand subnet without IP addresses. Then
+	// NID must be set. nil: the IPv4 address in the NID.
+	AddrOf   func(NID) netip.Addr
+	NID      NID          // of this node; 0: that of Addr and Network
 	Tunables *Tunables    // nil: DefaultTunables
 	Logger   *slog.Logger // nil: slog.Default
 }
@@ -65,9 +69,14 @@ func Listen(m *rdmacm.Manager, cfg Config) (*Node, error) {
 
 // newNode returns a node that does not listen yet.
 func newNode(cfg Config, stamp uint64) (*Node, error) {
-	self, err := NIDOf(cfg.Addr, cfg.Network)
-	if err != nil {
-		return nil, err
+	self, err := cfg.NID, error(nil)
+	if self == 0 {
+		if self, err = NIDOf(cfg.Addr, cfg.Network); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.AddrOf == nil {
+		cfg.AddrOf = NID.Addr
 	}
 	n := &Node{cfg: cfg, tun: DefaultTunables(), log: cmp.Or(cfg.Logger, slog.Default()), nid: self, stamp: stamp,
 		counters: counters{m: map[string]uint64{}}, peers: map[NID]*peer{}, replies: map[cookie]*reply{}}
@@ -182,13 +191,15 @@ func (n *Node) serve(ln *cmid.Listener) {
 
 // accept accepts a connection, or rejects it.
 func (n *Node) accept(id *cmid.ID) (err error) {
-	from, err := NIDOf(id.RemoteAddr().Addr(), n.cfg.Network)
-	req, why, bad := checkRequest(id.Request().Private, from, n.nid, n.stamp, n.most())
+	req, why, err := checkRequest(id.Request().Private, n.nid, n.stamp, n.most())
+	from := req.From
 	c := n.newConn(from, req.Version, req.params)
 	c.id = id
-	switch err = errors.Join(err, bad); {
+	switch addr := id.RemoteAddr().Addr().Unmap(); {
 	case why != 0:
-	case err != nil, n.tun.RequirePrivilegedPort != 0 && id.RemoteAddr().Port() > privilegedPort:
+	case n.cfg.AddrOf(from) != addr || from.Network() != n.nid.Network():
+		why, err = WhyFatal, malformed("CONNREQ of %v from %v", from, addr)
+	case n.tun.RequirePrivilegedPort != 0 && id.RemoteAddr().Port() > privilegedPort:
 		why = WhyFatal
 	default:
 		why = n.admit(from, &req.header)
@@ -246,7 +257,7 @@ func (n *Node) dial(ctx context.Context, to NID, a attempt) (*conn, error) {
 		params: a.params}
 	cfg := cmid.DialConfig{Local: netip.AddrPortFrom(n.cfg.Addr, 0), QP: qpConfig(a.params),
 		Conn: n.terms(req, a.version), Setup: c.setup}
-	remote := netip.AddrPortFrom(to.Addr(), uint16(n.tun.Service))
+	remote := netip.AddrPortFrom(n.cfg.AddrOf(to), uint16(n.tun.Service))
 	err := error(syscall.EADDRINUSE)
 	if n.tun.UsePrivilegedPort != 0 {
 		shared := cfg // connections to several peers share the port

@@ -15,9 +15,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"ciddk/accesslayer"
+	"ciddk/accesslayer/cm"
+	"ciddk/accesslayer/mads"
+	"ciddk/accesslayer/rdmacm"
 	"ciddk/accesslayer/rdmacm/cmid"
+	"ciddk/accesslayer/rdmacm/resolve"
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/hca/reference"
+	"ciddk/internal/testenv"
+	"ciddk/link/direct"
+	"ciddk/rvt"
 )
 
 // Both nodes connect at the same time, again and again: each operation succeeds, and afterwards there is a connection.
@@ -129,7 +138,7 @@ func dialOdd(t *testing.T, h *host, to *Node, f format, p params) *oddPeer {
 		Conn:  cmid.ConnParam{Private: req.append(nil, f), ResponderResources: -1, InitiatorDepth: -1},
 		Setup: o.c.setup})
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, o.c.close()) })
+	t.Cleanup(func() { _ = o.c.close() })
 	ack, err := checkReply(o.c.id.Reply(), &req, f.version)
 	require.NoError(t, err)
 	o.c.agree(ack.FromStamp, ack.params)
@@ -240,6 +249,30 @@ func TestOddPeers(t *testing.T) {
 	}
 }
 
+// A peer sends bytes that are no message. It loses its connection, and the other one goes on.
+func TestGarbage(t *testing.T) {
+	network := newNetwork()
+	a, b, c := newHost(t, network, "10.0.0.1", 0, nil), newHost(t, network, "10.0.0.2", 0, nil),
+		newHost(t, network, "10.0.0.3", 0, nil)
+	s := newStore()
+	nb, good := b.nodeWith(Config{}, s), c.node(Config{})
+	ctx := limit(t)
+	require.Equal(t, 10, must(good.Put(ctx, nb.nid, target(1), random(1, 10))))
+	for i, n := range []int{0, 1, 47, 48, 4096} {
+		o := dialOdd(t, a, nb, plain, nb.most())
+		copy(o.c.mem, random(uint64(i), n))
+		_, err := o.id.QP().PostSend([]ci.SendWR{{Op: ci.OpSend, SGL: o.c.sgl(0, n)}})
+		require.NoError(t, err)
+		<-o.id.Done()
+		require.ErrorIs(t, o.id.Err(), rdmacm.ErrPeerDisconnected)
+		require.EqualValues(t, i+1, nb.Stats()["connections ended: invalid message"])
+		require.NoError(t, o.c.close())
+	}
+	require.Equal(t, 10, must(good.Get(ctx, nb.nid, target(1), make([]byte, 10))))
+	require.EqualValues(t, 1, good.Stats()["connections dialed"])
+	require.Len(t, nb.Peers(), 1)
+}
+
 // The node moves as many messages with a peer of version 1 as with another, and connects to it again in its version.
 func TestVersion1(t *testing.T) {
 	network := newNetwork()
@@ -284,6 +317,47 @@ type slowPD struct{ ciwrap.PD }
 
 func (slowPD) AllocFastRegMR(int) (ci.MR, error) {
 	return nil, &ci.Error{Verb: "PD.AllocFastRegMR", Status: ci.Unsupported}
+}
+
+// Nodes on an InfiniBand subnet have GIDs as addresses. A peer whose name does not belong to its GID is rejected.
+func TestInfiniBand(t *testing.T) {
+	link, table, nids := direct.NewLink(), map[NID]netip.Addr{}, []NID{nidA, nidB}
+	var hosts []*host
+	var ports []ci.PortAttr
+	paths := []map[netip.Addr]cm.Path{{}, {}}
+	for i := range nids {
+		h := &host{t: t, al: accesslayer.New(accesslayer.Config{})}
+		h.hca = must(reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(link, direct.Config{}))}}))
+		t.Cleanup(func() { assert.NoError(t, errors.Join(h.al.Close(), h.hca.Close())) })
+		require.NoError(t, h.al.Register(h.hca))
+		h.m = must(rdmacm.Open(h.al, rdmacm.OpenConfig{Resolver: &resolve.Static{AL: h.al, Paths: paths[i]}}))
+		t.Cleanup(func() { assert.NoError(t, h.m.Close()) })
+		require.NoError(t, h.al.WaitPnP(limit(t)))
+		p := h.al.Adapters()[0].Attr().Ports[0]
+		h.addr = netip.AddrFrom16(p.GIDs[0].GID)
+		hosts, ports = append(hosts, h), append(ports, p)
+		table[nids[i]] = h.addr
+	}
+	for i, h := range hosts {
+		peer := ports[1-i]
+		paths[i][hosts[1-i].addr] = cm.Path{Port: mads.Port{CA: h.hca.Info().GUID, Num: 1}, AV: ci.AVAttr{Port: 1,
+			DLID: peer.LID, Global: true, GRH: ci.GRH{DGID: peer.GIDs[0].GID, HopLimit: 1}}}
+	}
+	s := newStore()
+	var nodes []*Node
+	for i, h := range hosts {
+		nodes = append(nodes, h.nodeWith(Config{NID: nids[i], AddrOf: func(n NID) netip.Addr { return table[n] }}, s))
+	}
+	for i, n := range nodes {
+		require.Equal(t, 1<<20, must(n.Put(limit(t), nids[1-i], target(1), random(uint64(i), 1<<20))))
+		require.Equal(t, random(uint64(i), 1<<20), s.read(1))
+	}
+	require.NoError(t, nodes[1].Close())
+	liar := hosts[1].nodeWith(Config{NID: nidB + 1, AddrOf: func(n NID) netip.Addr { return table[n] }}, s)
+	_, err := liar.Ping(limit(t), nidA)
+	var r *Reject
+	require.ErrorAs(t, err, &r)
+	require.Equal(t, WhyFatal, r.Why)
 }
 
 // Several connections to a peer are used in turn.

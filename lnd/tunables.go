@@ -19,7 +19,7 @@ type Tunables struct {
 	Credits               int // credits: transfers of this node in progress; more wait
 	PeerCredits           int // peer_credits: messages in flight to a peer in each direction
 	PeerCreditsHiw        int // peer_credits_hiw: credits that a NOOP returns; 0: half of peer_credits
-	ConcurrentSends       int // concurrent_sends: messages being sent to a peer; 0: as peer_credits
+	ConcurrentSends       int // concurrent_sends: messages being sent to a peer; 0: three quarters of peer_credits
 	RetryCount            int // retry_count: of the transport
 	RNRRetryCount         int // rnr_retry_count: of the transport, 7 is without limit
 	Keepalive             int // keepalive: a peer to which nothing was sent for so long gets a NOOP; 0: none
@@ -95,7 +95,7 @@ func (t *Tunables) high(depth int, version uint16) int {
 // sends returns the number of messages that may be sent at a time, of a connection of some depth.
 func (t *Tunables) sends(depth int) int {
 	if t.ConcurrentSends == 0 {
-		return depth
+		return max(2, depth*3/4) // with the defaults, a connection then has 96 KiB of buffers
 	}
 	return max(1, min(max(t.ConcurrentSends, t.PeerCredits/2), 2*t.PeerCredits)*depth/t.PeerCredits)
 }

@@ -5,7 +5,8 @@
 //	ddk-lnet serve --addr 10.0.0.2             # answers pings and discovery, until SIGTERM or SIGINT
 //	ddk-lnet selftest 10.0.0.2@o2ib            # moves data to and from a peer that runs ddk-lnet serve
 //
-// The adapter is a software adapter on the address --addr, which speaks RoCEv2 from a UDP socket. --tunable sets
+// The adapter is a software adapter on the address --addr, which speaks RoCEv2 from a UDP socket; with --daemon, it is
+// the one of ddkd that has the address, and several nodes may share it. --tunable sets
 // parameters by the names that they have in ko2iblnd, such as --tunable peer_credits=16. --stats prints what the node
 // has counted.
 //
@@ -28,6 +29,8 @@ import (
 	"ciddk/internal/command"
 	"ciddk/lnd"
 	"ciddk/softroce"
+	"ciddk/ual"
+	"ciddk/ual/services"
 )
 
 // commands is the grammar of the command line.
@@ -42,6 +45,7 @@ type commands struct {
 // options are those of all commands.
 type options struct {
 	Addr    netip.Addr    `placeholder:"IP" help:"IPv4 address of the adapter. Default: the one that reaches the peer."`
+	Daemon  string        `placeholder:"SOCKET" help:"Use the adapter of ddkd that has the address --addr."`
 	Network uint16        `placeholder:"N" help:"Number of serve's network. Others: that of the peer."`
 	Tunable []string      `placeholder:"NAME=VALUE" help:"Parameter of ko2iblnd."`
 	Timeout time.Duration `default:"60s" help:"Time limit of ping and selftest."`
@@ -74,12 +78,20 @@ func (p *program) withNode(network uint16, f func(*lnd.Node) error) (err error) 
 			return err
 		}
 	}
-	m, err := softroce.Open(p.Addr, softroce.Config{})
+	m, err := p.open()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	return p.withManager(m, lnd.Config{Addr: p.Addr, Network: network, Tunables: &t}, f)
+}
+
+// open returns a connection manager for the adapter.
+func (p *program) open() (*rdmacm.Manager, error) {
+	if p.Daemon != "" {
+		return services.Dial(services.Config{UAL: ual.Config{Path: p.Daemon, Name: "ddk-lnet"}})
+	}
+	return softroce.Open(p.Addr, softroce.Config{})
 }
 
 func (p *program) withManager(m *rdmacm.Manager, cfg lnd.Config, f func(*lnd.Node) error) error {
