@@ -327,7 +327,8 @@ func TestInfiniBand(t *testing.T) {
 	paths := []map[netip.Addr]cm.Path{{}, {}}
 	for i := range nids {
 		h := &host{t: t, al: accesslayer.New(accesslayer.Config{})}
-		h.hca = must(reference.New(reference.Config{Ports: []rvt.Port{testenv.Must(direct.New(link, direct.Config{}))}}))
+		port := testenv.Must(direct.New(link, direct.Config{}))
+		h.hca = must(reference.New(reference.Config{Ports: []rvt.Port{port}}))
 		t.Cleanup(func() { assert.NoError(t, errors.Join(h.al.Close(), h.hca.Close())) })
 		require.NoError(t, h.al.Register(h.hca))
 		h.m = must(rdmacm.Open(h.al, rdmacm.OpenConfig{Resolver: &resolve.Static{AL: h.al, Paths: paths[i]}}))
