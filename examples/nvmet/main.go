@@ -2,6 +2,7 @@
 //
 //	nvmet --addr 10.0.0.1 --size 1GiB               # here: a disk in memory
 //	nvmet --addr 10.0.0.1 --file disk.img           # or in a file
+//	nvmet --addr 10.0.0.1 --daemon /run/ddkd/socket # or with an adapter of the daemon
 //
 //	modprobe nvme-rdma                              # on Linux, with any adapter for RoCEv2
 //	nvme discover -t rdma -a 10.0.0.1 -s 4420
@@ -30,6 +31,8 @@ import (
 	"ciddk/link/udp"
 	"ciddk/rvt"
 	"ciddk/softroce"
+	"ciddk/ual"
+	"ciddk/ual/services"
 )
 
 type options struct {
@@ -40,6 +43,7 @@ type options struct {
 	File   string     `help:"File with the blocks of the disk; it is created if it does not exist. Default: memory."`
 	Queues int        `default:"8" help:"I/O queues of a host, at most."`
 	Memory size       `default:"256MiB" help:"Memory that all hosts together can make the target hold."`
+	Daemon string     `placeholder:"SOCKET" help:"Use the adapters of the daemon with this socket; --addr is an address of one."`
 	Drop   float64    `default:"0" placeholder:"0.01" help:"Share of packets to drop in both directions, for tests."`
 }
 
@@ -108,9 +112,12 @@ func command(ctx context.Context, args []string, out io.Writer) (err error) {
 	return t.Close()
 }
 
-// open opens an adapter, with the packet loss that was asked for.
+// open opens an adapter, with the packet loss that was asked for, or connects to the daemon.
 func (o *options) open(addr netip.Addr) (*rdmacm.Manager, error) {
-	if o.Drop == 0 {
+	switch {
+	case o.Daemon != "":
+		return services.Dial(services.Config{UAL: ual.Config{Path: o.Daemon, Name: "nvmet"}})
+	case o.Drop == 0:
 		return softroce.Open(addr, softroce.Config{})
 	}
 	port, err := udp.New(udp.Config{Addr: addr})
