@@ -43,7 +43,7 @@ type options struct {
 	File   string     `help:"File with the blocks of the disk; it is created if it does not exist. Default: memory."`
 	Queues int        `default:"8" help:"I/O queues of a host, at most."`
 	Memory size       `default:"256MiB" help:"Memory that all hosts together can make the target hold."`
-	Daemon string     `placeholder:"SOCKET" help:"Use the adapters of the daemon with this socket; --addr is an address of one."`
+	Daemon string     `placeholder:"SOCKET" help:"Use adapters of a daemon; --addr is an address of one."`
 	Drop   float64    `default:"0" placeholder:"0.01" help:"Share of packets to drop in both directions, for tests."`
 }
 
