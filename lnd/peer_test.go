@@ -21,9 +21,13 @@ import (
 	"ciddk/accesslayer/rdmacm"
 	"ciddk/accesslayer/rdmacm/cmid"
 	"ciddk/accesslayer/rdmacm/resolve"
+	"ciddk/bus/local"
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
+	"ciddk/hca/mlx4"
+	card "ciddk/hca/mlx4/model"
 	"ciddk/hca/reference"
+	"ciddk/internal/mlx4/fw"
 	"ciddk/internal/testenv"
 	"ciddk/link/direct"
 	"ciddk/rvt"
@@ -319,18 +323,39 @@ func (slowPD) AllocFastRegMR(int) (ci.MR, error) {
 	return nil, &ci.Error{Verb: "PD.AllocFastRegMR", Status: ci.Unsupported}
 }
 
+// openReference and openMLX4 open adapters on an InfiniBand link: the software adapter, and the ConnectX-3 driver on its
+// model.
+func openReference(t *testing.T, link rvt.Port) ci.HCA {
+	h := must(reference.New(reference.Config{Ports: []rvt.Port{link}}))
+	t.Cleanup(func() { assert.NoError(t, h.Close()) })
+	return h
+}
+
+func openMLX4(t *testing.T, link rvt.Port) ci.HCA {
+	m := must(card.New(card.Config{Ports: []card.PortConfig{{Link: link}}}))
+	f := local.New(m, t.Name())
+	h, err := mlx4.New(t.Context(), f, mlx4.Config{Firmware: fw.Config{ResetDelay: time.Nanosecond}})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, errors.Join(h.Close(), f.Close(), m.Close())) })
+	return h
+}
+
 // Nodes on an InfiniBand subnet have GIDs as addresses. A peer whose name does not belong to its GID is rejected.
 func TestInfiniBand(t *testing.T) {
+	t.Run("software adapters", func(t *testing.T) { testInfiniBand(t, openReference) })
+	t.Run("ConnectX-3", func(t *testing.T) { testInfiniBand(t, openMLX4) })
+}
+
+func testInfiniBand(t *testing.T, open func(*testing.T, rvt.Port) ci.HCA) {
 	link, table, nids := direct.NewLink(), map[NID]netip.Addr{}, []NID{nidA, nidB}
 	var hosts []*host
 	var ports []ci.PortAttr
 	paths := []map[netip.Addr]cm.Path{{}, {}}
 	for i := range nids {
 		h := &host{t: t, al: accesslayer.New(accesslayer.Config{})}
-		port := testenv.Must(direct.New(link, direct.Config{}))
-		h.hca = must(reference.New(reference.Config{Ports: []rvt.Port{port}}))
-		t.Cleanup(func() { assert.NoError(t, errors.Join(h.al.Close(), h.hca.Close())) })
-		require.NoError(t, h.al.Register(h.hca))
+		hca := open(t, testenv.Must(direct.New(link, direct.Config{})))
+		t.Cleanup(func() { assert.NoError(t, h.al.Close()) })
+		require.NoError(t, h.al.Register(hca))
 		h.m = must(rdmacm.Open(h.al, rdmacm.OpenConfig{Resolver: &resolve.Static{AL: h.al, Paths: paths[i]}}))
 		t.Cleanup(func() { assert.NoError(t, h.m.Close()) })
 		require.NoError(t, h.al.WaitPnP(limit(t)))
@@ -341,7 +366,7 @@ func TestInfiniBand(t *testing.T) {
 	}
 	for i, h := range hosts {
 		peer := ports[1-i]
-		paths[i][hosts[1-i].addr] = cm.Path{Port: mads.Port{CA: h.hca.Info().GUID, Num: 1}, AV: ci.AVAttr{Port: 1,
+		paths[i][hosts[1-i].addr] = cm.Path{Port: mads.Port{CA: h.al.Adapters()[0].GUID(), Num: 1}, AV: ci.AVAttr{Port: 1,
 			DLID: peer.LID, Global: true, GRH: ci.GRH{DGID: peer.GIDs[0].GID, HopLimit: 1}}}
 	}
 	s := newStore()

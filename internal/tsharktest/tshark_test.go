@@ -181,8 +181,8 @@ func TestParseHeuristics(t *testing.T) {
 	list := "tcp\thttp\tT\n" +
 		"infiniband.payload\tsmc\tT\n" +
 		"infiniband.payload\tethertype\tT\n" +
-		"infiniband.payload\tlnet\tF\n"
-	want := []string{"--disable-protocol", "smc", "--disable-heuristic", "eth_over_ib", "--disable-protocol", "lnet"}
+		"infiniband.payload\tlnet\tT\n"
+	want := []string{"--disable-protocol", "smc", "--disable-heuristic", "eth_over_ib"}
 	assert.Equal(t, want, parseHeuristics(list))
 }
 
