@@ -323,8 +323,8 @@ func (slowPD) AllocFastRegMR(int) (ci.MR, error) {
 	return nil, &ci.Error{Verb: "PD.AllocFastRegMR", Status: ci.Unsupported}
 }
 
-// openReference and openMLX4 open adapters on an InfiniBand link: the software adapter, and the ConnectX-3 driver on its
-// model.
+// openReference and openMLX4 open adapters on an InfiniBand link: the software adapter, and the ConnectX-3 driver on
+// its model.
 func openReference(t *testing.T, link rvt.Port) ci.HCA {
 	h := must(reference.New(reference.Config{Ports: []rvt.Port{link}}))
 	t.Cleanup(func() { assert.NoError(t, h.Close()) })
@@ -366,8 +366,8 @@ func testInfiniBand(t *testing.T, open func(*testing.T, rvt.Port) ci.HCA) {
 	}
 	for i, h := range hosts {
 		peer := ports[1-i]
-		paths[i][hosts[1-i].addr] = cm.Path{Port: mads.Port{CA: h.al.Adapters()[0].GUID(), Num: 1}, AV: ci.AVAttr{Port: 1,
-			DLID: peer.LID, Global: true, GRH: ci.GRH{DGID: peer.GIDs[0].GID, HopLimit: 1}}}
+		paths[i][hosts[1-i].addr] = cm.Path{Port: mads.Port{CA: h.al.Adapters()[0].GUID(), Num: 1},
+			AV: ci.AVAttr{Port: 1, DLID: peer.LID, Global: true, GRH: ci.GRH{DGID: peer.GIDs[0].GID, HopLimit: 1}}}
 	}
 	s := newStore()
 	var nodes []*Node

@@ -29,8 +29,8 @@ func TestTshark(t *testing.T) {
 		frames = append(frames, wire.AppendFrame(nil, &wire.Frame{
 			Eth: wire.Ethernet{Dst: [6]byte{2, 0, 0, 0, 0, 1}, Src: [6]byte{2, 0, 0, 0, 0, 2},
 				EtherType: wire.EtherTypeIPv4},
-			IP4: wire.IPv4{TTL: 64, Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2}},
-			UDP: wire.UDP{SrcPort: 0xc000},
+			IP4:    wire.IPv4{TTL: 64, Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2}},
+			UDP:    wire.UDP{SrcPort: 0xc000},
 			Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly, PKey: 0xffff, DestQP: 17}, Payload: b}}))
 		row := []string{fmt.Sprint(uint8(m.Type)), fmt.Sprint(m.Credits), fmt.Sprint(len(b)), "", "", "", ""}
 		for _, p := range layouts[m.Type].parts(&m) {

@@ -160,8 +160,8 @@ func (p program) disableHeuristics(ctx context.Context) ([]string, error) {
 }
 
 // parseHeuristics reads lines of "dissector with payload, heuristic protocol, T or F". Disabling the protocol ethertype
-// would disable Ethernet, so only its heuristic is disabled, under its name in epan/dissectors/packet-infiniband.c. LNet
-// remains: it looks for a magic number, and package lnd is tested with it.
+// would disable Ethernet, so only its heuristic is disabled, under its name in epan/dissectors/packet-infiniband.c.
+// LNet remains: it looks for a magic number, and package lnd is tested with it.
 func parseHeuristics(out string) (args []string) {
 	for l := range strings.Lines(out) {
 		switch f := strings.Fields(l); {
