@@ -53,8 +53,8 @@ func isRedirected(name string) bool {
 const maxLinks = 40
 
 // redirect returns the place of an absolute path, which it resolves as the kernel would: a link of the tree is
-// followed, unless it is the last component and isLink. Links of the machine are left to the kernel, but ".." takes off
-// the component before it. It reports false for paths that do not lead through the tree.
+// followed, unless it is the last component and isLink. Links of the machine are left to the kernel, except for those of
+// sysfs before "..". It reports false for paths that do not lead through the tree.
 func redirect(root, name string, isLink bool) (p place, ok bool) {
 	if !path.IsAbs(name) {
 		return p, false
@@ -67,14 +67,22 @@ func redirect(root, name string, isLink bool) (p place, ok bool) {
 		part, rest, isDir := strings.Cut(name, "/")
 		next := path.Join(at, part)
 		name = rest
-		if part == "" || part == "." || part == ".." || !isRedirected(next) {
+		file := filepath.Join(root, next)
+		switch {
+		case part == "" || part == "." || part == "..":
+			at = next
+			continue
+		case isRedirected(next):
+			ok = true
+		case strings.HasPrefix(next, "/sys/") && strings.Contains(rest, ".."):
+			file = next
+		default:
 			at = next
 			continue
 		}
-		ok = true
 		target, err := "", error(nil)
 		if isDir || !isLink {
-			target, err = os.Readlink(filepath.Join(root, next))
+			target, err = os.Readlink(file)
 		}
 		if target == "" || err != nil {
 			at = next

@@ -90,7 +90,8 @@ realpath /sys/class/infiniband_verbs/uverbs0/device /sys/class/misc/rdma_cm
 cat device/../../../bus/pci/devices/ddd0:00:00.0/numa_node /sys/class/pci_bus/ddd0:00/../../ddd0:00:00.0/class
 ls device/infiniband /sys/bus/pci/devices/ddd0:00:00.0/infiniband_verbs
 cd /sys/bus/pci/devices
-ls | grep -v ^ddd0 | while read f; do cmp $f/vendor /sys/bus/pci/devices/$f/vendor; done`
+ls | grep -v ^ddd0 | while read f; do cmp $f/vendor /sys/bus/pci/devices/$f/vendor; done
+for f in 0* $PWD/0*; do test ! -e $f/../ddd0:00:00.0 || echo "$f/.. is not that of the function"; done`
 	const want = "ddd0:00:00.0\nddkd\n" + function + "\n" + function + "\n/sys/class/infiniband\n/sys/bus/pci\n" +
 		function +
 		"\n/sys/devices/virtual/misc/rdma_cm\n-1\n0x020700\n" +

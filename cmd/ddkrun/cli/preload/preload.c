@@ -1057,7 +1057,7 @@ enum { MOST_LINKS = 40 }; /* as in Linux */
 /*
  * place returns the path for the kernel of one that may be that of the tree, or the path itself. It resolves the path as
  * the kernel would: a link of the tree is followed, unless it is the last component and follow is 0. Links of the machine
- * are left to the kernel, but ".." takes off the component before it.
+ * are left to the kernel, except for those of sysfs before "..".
  */
 OWN_FRAME static const char *place(int dir, const char *path, int follow, struct path *to)
 {
@@ -1085,15 +1085,19 @@ OWN_FRAME static const char *place(int dir, const char *path, int follow, struct
 		memcpy(to->b + n, p, size);
 		n += size;
 		to->b[n] = 0;
-		if (!is_redirected(to->b + skip))
+		const char *file = to->b;
+		if (is_redirected(to->b + skip))
+			is_tree = 1;
+		else if (begins(to->b + skip, "/sys/") && strstr(p + size, "/.."))
+			file += skip;
+		else
 			continue;
-		is_tree = 1;
 		size_t left = strlen(p + size);
 		if (!left && !follow)
 			continue;
 		int saved = errno;
 		memmove(rest + sizeof rest - 1 - left, p + size, left + 1);
-		ssize_t length = RAW(SYS_readlinkat, AT_FDCWD, to->b, rest, sizeof rest - 1 - left);
+		ssize_t length = RAW(SYS_readlinkat, AT_FDCWD, file, rest, sizeof rest - 1 - left);
 		errno = saved;
 		if (length <= 0) {
 			p = rest + sizeof rest - 1 - left;
