@@ -53,8 +53,8 @@ func isRedirected(name string) bool {
 const maxLinks = 40
 
 // redirect returns the place of an absolute path, which it resolves as the kernel would: a link of the tree is
-// followed, unless it is the last component and isLink. Links of the machine are left to the kernel, except for those of
-// sysfs before "..". It reports false for paths that do not lead through the tree.
+// followed, unless it is the last component and isLink. Links of the machine are left to the kernel, except for those
+// of sysfs before "..". It reports false for paths that do not lead through the tree.
 func redirect(root, name string, isLink bool) (p place, ok bool) {
 	if !path.IsAbs(name) {
 		return p, false
