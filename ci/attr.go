@@ -49,6 +49,9 @@ const (
 	CapSystemGUID
 	CapPKeyCounter
 	CapQKeyCounter
+	CapAtomicWrite     // OpAtomicWrite
+	CapFlush           // OpFlush, and FlushGlobal
+	CapFlushPersistent // FlushPersistent, with CapFlush
 )
 
 // Has reports whether every bit of x is claimed.

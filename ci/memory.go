@@ -64,6 +64,15 @@ type AtomicMemory interface {
 	FetchAdd(off, n uint64) (old uint64, err error)
 }
 
+// PersistentMemory is Memory that outlives a loss of power. A region over it can have FlushPersistent.
+type PersistentMemory interface {
+	Memory
+
+	// Persist returns when n bytes at off, as they are now, have reached the persistent storage. The caller has checked
+	// that off+n <= Len(). A QP waits for it, so it takes no longer than a system call.
+	Persist(off, n uint64) error
+}
+
 // BatchMemory is Memory whose Slice returns nil because each copy is a system call or a message, such as memory of
 // another process. A software HCA copies several ranges at once.
 type BatchMemory interface {

@@ -89,6 +89,10 @@ func linkBytes(p *rvt.Packet, global bool) uint64 {
 		if p.Start {
 			n += wire.RETHLen
 		}
+	case wire.OpAtomicWrite:
+		n += wire.RETHLen
+	case wire.OpFlush:
+		n += wire.FETHLen + wire.RETHLen
 	case wire.OpCompareSwap, wire.OpFetchAdd:
 		n += wire.AtomicETHLen
 	case wire.OpReadResponse:

@@ -12,10 +12,10 @@ import (
 // userCA is the process's context of an adapter. It is nil if the driver has no CapUser.
 type userCA = *accesslayer.UserCA
 
-// DaemonOnly are the capabilities of verbs that exist only in the daemon: they take physical addresses, own a port, or
-// open contexts of other processes.
+// DaemonOnly are the capabilities of verbs that exist only in the daemon: they take physical addresses, own a port,
+// open contexts of other processes, or need memory that is persistent.
 const DaemonOnly = ci.CapRD | ci.CapSpecialQP | ci.CapRawIPv6 | ci.CapRawEther | ci.CapRawMulticast | ci.CapFMR |
-	ci.CapFastReg | ci.CapPhysicalMR | ci.CapUser | ci.CapEventHandlers
+	ci.CapFastReg | ci.CapPhysicalMR | ci.CapUser | ci.CapEventHandlers | ci.CapFlushPersistent
 
 func (c *Session) listHCAs() (*Result, error) {
 	var r schema.ListHCAsReply

@@ -49,6 +49,14 @@ func errReadOnly(verb string) error {
 	return failf(verb, ci.InvalidPermission, "the descriptor of the shared memory does not permit writing")
 }
 
+// checkRights returns an error for a right that no memory of a process can have.
+func checkRights(verb string, a ci.Access) error {
+	if a&ci.FlushPersistent != 0 {
+		return failf(verb, ci.Unsupported, "FlushPersistent: memory of a process is not ci.PersistentMemory here")
+	}
+	return nil
+}
+
 func regionReply(h schema.Handle, r ci.Region) *Result {
 	return &Result{Body: &schema.RegionReply{Handle: h, Region: schema.Region{Addr: r.Addr, Length: r.Length,
 		LKey: r.LKey, RKey: r.RKey}}}
@@ -61,6 +69,9 @@ func (c *Session) registerMR(r *schema.RegisterMR, files []*os.File) (*Result, e
 		return nil, err
 	}
 	m := &r.Memory
+	if err := checkRights(verb, m.Access); err != nil {
+		return nil, err
+	}
 	o := &object{kind: schema.KindMR, ca: pd.ca}
 	var reply *Result
 	return c.create(verb, o, pd, private{}, func() (destroyable, error) {
@@ -98,6 +109,9 @@ func (c *Session) registerSMR(r *schema.RegisterSMR) (*Result, error) {
 			return nil, failf(verb, ci.InvalidMRHandle, "the region is being destroyed")
 		}
 		shared := src.memories[n-1]
+		if err := checkRights(verb, r.Access); err != nil {
+			return nil, err
+		}
 		if !shared.mayWrite(r.Access) {
 			return nil, errReadOnly(verb)
 		}
@@ -132,6 +146,9 @@ func (c *Session) modifyMR(r *schema.ModifyMR, files []*os.File) (*Result, error
 	}
 	pd, err := c.optional(verb, schema.KindPD, r.PD)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkRights(verb, r.Memory.Access); err != nil {
 		return nil, err
 	}
 	o.change.Lock()

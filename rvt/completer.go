@@ -157,7 +157,7 @@ func (r *requester) expected(t *turn, psn ci.PSN) *sendEntry {
 	return r.at(r.head)
 }
 
-// readResponse stores the data of a READ response.
+// readResponse stores the data of a READ response. One without data answers an ATOMIC WRITE and a FLUSH.
 func (r *requester) readResponse(t *turn, p *Packet) {
 	if old := psnDiff(r.una, p.PSN); old > 0 && uint32(old) < p.N { // the beginning of a train has come before
 		r.dev.count.add(DropDuplicate, int(old))
@@ -167,7 +167,7 @@ func (r *requester) readResponse(t *turn, p *Packet) {
 	if e == nil {
 		return
 	}
-	if e.w.Op != ci.OpRead || !p.Syndrome.IsACK() {
+	if e.w.Op != ci.OpRead && e.w.Op != ci.OpAtomicWrite && e.w.Op != ci.OpFlush || !p.Syndrome.IsACK() {
 		r.sendError(t, ci.WCBadRespErr)
 		return
 	}
@@ -178,7 +178,10 @@ func (r *requester) readResponse(t *turn, p *Packet) {
 		r.sendError(t, ci.WCBadRespErr)
 		return
 	}
-	if last {
+	switch {
+	case e.w.Op != ci.OpRead:
+		want = 0
+	case last:
 		want = e.w.Length - off
 	}
 	if uint64(p.Len) != want || !e.isInPlace(p) {

@@ -121,4 +121,4 @@ const supported = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulti
 	ci.CapModifySRQDepth | ci.CapAPM | ci.CapChangePrimaryPort | ci.CapCurrentQPState | ci.CapAVPortCheck |
 	ci.CapUser | ci.CapEventHandlers | ci.CapVendorCall | ci.CapLocalMAD | ci.CapHardwareSMA | ci.CapSLForIP |
 	ci.CapShutdownPort | ci.CapInitType | ci.CapPortActiveEvent | ci.CapSystemGUID | ci.CapPKeyCounter |
-	ci.CapQKeyCounter
+	ci.CapQKeyCounter | ci.CapAtomicWrite | ci.CapFlush | ci.CapFlushPersistent

@@ -50,6 +50,10 @@ func (d *device) fastReg(e *endpoint, w *WorkExt) ci.WCStatus {
 	if p == nil {
 		return ci.WCBindErr
 	}
+	if p.bytes.checkPersistent("QP.PostSend", f.Access) != nil {
+		p.drop()
+		return ci.WCBindErr
+	}
 	g := p.grant(f.Key, m.pd, f.Access)
 	m.access = f.Access
 	m.region.Store(g.region())

@@ -73,7 +73,7 @@ func newHalfRig(t *testing.T, service wire.Service, hints Hints) *halfRig {
 	e.mtu, e.pkey = 1024, 0xffff
 	e.attr = ci.QPAttr{DestNum: 8, APM: ci.APMMigrated, RetryCount: 2, RNRRetry: 2, MinRNRTimer: 5,
 		InitDepth: 2, RespRes: 2,
-		Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic, Primary: ci.Path{AckTimeout: 14}}
+		Access: ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.FlushRights, Primary: ci.Path{AckTimeout: 14}}
 	e.setState(ci.QPRTS)
 	g.e = e
 	return g

@@ -25,9 +25,10 @@ func (m mem) advance(n uint64) mem { return mem{m.mr, m.off + n} }
 
 // storage holds the bytes of a region: one slice in most cases, otherwise segments.
 type storage struct {
-	flat []byte // all of it, when segs is nil
-	segs []segment
-	lent LentMemory // of the only segment, if a turn can borrow it
+	flat       []byte // all of it, when segs is nil
+	segs       []segment
+	persistent *segment   // that of flat, if its memory is persistent
+	lent       LentMemory // of the only segment, if a turn can borrow it
 
 	batch  ci.BatchMemory // of the only segment, if its ranges are copied together,
 	copier ci.Copier      // by this
@@ -46,12 +47,18 @@ var (
 	errOutside    = errors.New("rvt: access beyond the end of a region")
 	errMisaligned = errors.New("rvt: atomic operand is not aligned to 8 bytes in storage")
 	errNotDirect  = errors.New("rvt: atomics need storage that this process can address")
+
+	errNotPersistent = errors.New("rvt: storage that is not persistent")
 )
 
 // newStorage returns storage of segments. It sets their offsets.
 func newStorage(segs []segment) *storage {
 	if len(segs) == 1 && segs[0].b != nil {
-		return &storage{flat: segs[0].b}
+		y := &storage{flat: segs[0].b}
+		if _, ok := segs[0].m.(ci.PersistentMemory); ok {
+			y.persistent = &segs[0]
+		}
+		return y
 	}
 	var start uint64
 	for i := range segs {

@@ -33,7 +33,7 @@ type MR struct {
 }
 
 const (
-	remoteRights = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic
+	remoteRights = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.FlushRights
 	allAccess    = remoteRights | ci.LocalWrite | ci.BindWindow | ci.ZeroBased | ci.NotCachable
 )
 
@@ -46,6 +46,9 @@ func (d *device) checkAccess(verb string, a ci.Access) error {
 		return failf(verb, ci.InvalidPermission, "remote write and atomic need LocalWrite")
 	case a&ci.ZeroBased != 0 && !d.attr.Caps.Has(ci.CapZeroBased):
 		return failf(verb, ci.Unsupported, "ZeroBased without CapZeroBased")
+	case a&ci.FlushRights != 0 && !d.attr.Caps.Has(ci.CapFlush),
+		a&ci.FlushPersistent != 0 && !d.attr.Caps.Has(ci.CapFlushPersistent):
+		return failf(verb, ci.Unsupported, "a right to flush without CapFlush or CapFlushPersistent")
 	}
 	return nil
 }
@@ -168,6 +171,12 @@ func (d *PD) newMR(verb string, p *place, access ci.Access, source *MR, maxPages
 // addMR completes a new region with a key that reserve takes. It takes over p, also when it fails.
 func (d *PD) addMR(verb string, m *MR, p *place, reserve func(keyOwner) (*slot, ci.Key, bool)) error {
 	dev := d.dev
+	if p != nil {
+		if err := p.bytes.checkPersistent(verb, m.access); err != nil {
+			p.drop()
+			return err
+		}
+	}
 	if err := d.child(verb, kindMR, dev.attr.MaxMRs); err != nil {
 		if p != nil {
 			p.drop()
@@ -334,6 +343,17 @@ func (m *MR) replace(verb string, set ci.MRField, pd *PD, face ci.PD, access ci.
 			p.drop()
 		}
 		return failf(verb, ci.ResourceBusy, "a window is bound")
+	}
+	bytes := g.bytes
+	if p != nil {
+		bytes = p.bytes
+	}
+	if err := bytes.checkPersistent(verb, access); err != nil {
+		m.mu.Unlock()
+		if p != nil {
+			p.drop()
+		}
+		return err
 	}
 	var source *MR
 	if p == nil {

@@ -36,12 +36,14 @@ type Packet struct {
 	Swap     uint64 // AtomicETH: swap or add; AtomicAckETH: the original value
 	Compare  uint64
 	Syndrome wire.Syndrome // AETH
-	MSN      uint32
-	Imm      uint32 // ImmDt, the number whose big-endian bytes travel
-	Inv      ci.Key // IETH
-	Payload  [][]byte
-	Route    Route // sending: from Port.Route
-	Src, Dst Addr  // receiving: addresses of the packet
+	// FETH: placement types and selectivity
+	FlushTypes, FlushSel uint8
+	MSN                  uint32
+	Imm                  uint32 // ImmDt, the number whose big-endian bytes travel
+	Inv                  ci.Key // IETH
+	Payload              [][]byte
+	Route                Route // sending: from Port.Route
+	Src, Dst             Addr  // receiving: addresses of the packet
 	// Entropy is the value by which the sender's link distributes its flows, in a received packet: the UDP source port
 	// of RoCEv2. It is 0 on links without one.
 	Entropy   uint16

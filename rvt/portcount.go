@@ -65,7 +65,7 @@ func (p *port) received(pkts []Packet) {
 // wireBytes returns the length of a packet, or of all packets of a train, from the BTH to the ICRC. It computes what
 // wire.Opcode.HeaderLen returns, without the opcodes, of which a train has up to three.
 func (p *Packet) wireBytes() int {
-	const bth, icrc, deth, reth, atomicETH, aeth, atomicAckETH, imm = 12, 4, 8, 16, 28, 4, 8, 4
+	const bth, icrc, deth, feth, reth, atomicETH, aeth, atomicAckETH, imm = 12, 4, 8, 4, 16, 28, 4, 8, 4
 	n := int(p.N)*(bth+icrc) + int(p.Len) + int(-p.Len&3) // MTUs are multiples of 4: only the last packet is padded
 	if p.Service == wire.UD {
 		n += int(p.N) * deth
@@ -75,8 +75,10 @@ func (p *Packet) wireBytes() int {
 		if p.Start {
 			n += reth
 		}
-	case wire.OpReadRequest:
+	case wire.OpReadRequest, wire.OpAtomicWrite:
 		n += reth
+	case wire.OpFlush:
+		n += feth + reth
 	case wire.OpCompareSwap, wire.OpFetchAdd:
 		n += atomicETH
 	case wire.OpAcknowledge:

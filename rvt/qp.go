@@ -335,7 +335,8 @@ func (q *QP) dispatch(t *turn, p *Packet) {
 		return
 	}
 	switch p.Op {
-	case wire.OpSend, wire.OpWrite, wire.OpReadRequest, wire.OpCompareSwap, wire.OpFetchAdd:
+	case wire.OpSend, wire.OpWrite, wire.OpReadRequest, wire.OpCompareSwap, wire.OpFetchAdd, wire.OpAtomicWrite,
+		wire.OpFlush:
 		if q.service == wire.UC {
 			q.resp.requestUC(t, p)
 		} else {

@@ -74,7 +74,10 @@ func (q *QP) checkValues(verb string, set ci.QPField, a *ci.QPAttr, p *paths) er
 			return fail(verb, ci.InvalidPKey)
 		}
 	}
-	const access = ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite | ci.BindWindow
+	access := ci.RemoteRead | ci.RemoteWrite | ci.RemoteAtomic | ci.LocalWrite | ci.BindWindow
+	if at.Caps.Has(ci.CapFlush) {
+		access |= ci.FlushRights
+	}
 	switch {
 	case set&ci.QPFieldAccess != 0 && a.Access&^access != 0:
 		return bad("unknown right in Access")

@@ -78,6 +78,8 @@ func (q *QP) check(w *ci.SendWR) *ci.Error {
 	switch {
 	case w.Op == ci.OpSend && q.service == wire.UD:
 		r.HasAV, r.QPN = q.hasAV(w.To.AV), w.To.QPN
+	case w.Op == ci.OpFlush && w.Ext != nil:
+		r.HasObjects = w.Ext.Flush.IsValid()
 	case w.Op == ci.OpFastReg && w.Ext != nil:
 		r.HasObjects = q.MR(w.Ext.FastReg.MR) != nil
 	case w.Op == ci.OpBindMW && w.Ext != nil:

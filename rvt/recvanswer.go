@@ -9,15 +9,16 @@ import (
 	"ciddk/wire"
 )
 
-// response is the answer to a READ or an atomic.
+// response is the answer to a READ, an atomic, an ATOMIC WRITE or a FLUSH. The latter two get the answer of a READ of
+// no bytes (IBTA volume 1, release 1.6, annex A19).
 type response struct {
-	atomic bool
-	again  bool   // of a duplicate request
-	psn    ci.PSN // next to send
-	first  ci.PSN // of the request
-	n      uint32 // packets of a READ's answer to send from psn on
-	npkts  uint32 // packets of the whole answer to this request
-	va     uint64 // of first
+	op     wire.Op // of the request
+	again  bool    // of a duplicate request
+	psn    ci.PSN  // next to send
+	first  ci.PSN  // of the request
+	n      uint32  // packets of a READ's answer to send from psn on
+	npkts  uint32  // packets of the whole answer to this request
+	va     uint64  // of first
 	rkey   ci.Key
 	length uint32
 	orig   uint64
@@ -54,7 +55,8 @@ func (r *responder) acceptRead(t *turn, p *Packet) outcome {
 	}
 	n := r.packets(p.DMALen)
 	r.msn = (r.msn + 1) & psnMask
-	r.remember(response{psn: r.psn, first: r.psn, n: n, npkts: n, va: p.VA, rkey: p.RKey, length: p.DMALen, msn: r.msn})
+	r.remember(response{op: p.Op, psn: r.psn, first: r.psn, n: n, npkts: n, va: p.VA, rkey: p.RKey, length: p.DMALen,
+		msn: r.msn})
 	r.psn = psnAdd(r.psn, n)
 	return placed
 }
@@ -72,16 +74,24 @@ func (r *responder) acceptAtomic(t *turn, p *Packet) outcome {
 		return access
 	}
 	orig, err := m.atomic(p.Op, p.Swap, p.Compare)
-	switch {
-	case errors.Is(err, errMisaligned): // a zero-based region or window begins at any byte
-		return invalid
-	case err != nil:
-		return access
+	if v := outcomeOf(err); v != placed {
+		return v
 	}
 	r.msn = (r.msn + 1) & psnMask
-	r.remember(response{atomic: true, psn: r.psn, first: r.psn, npkts: 1, orig: orig, msn: r.msn})
+	r.remember(response{op: p.Op, psn: r.psn, first: r.psn, npkts: 1, orig: orig, msn: r.msn})
 	r.psn = psnAdd(r.psn, 1)
 	return placed
+}
+
+// outcomeOf returns the outcome of an operation on a word of memory.
+func outcomeOf(err error) outcome {
+	switch {
+	case err == nil:
+		return placed
+	case errors.Is(err, errMisaligned): // a zero-based region or window begins at any byte
+		return invalid
+	}
+	return access
 }
 
 // remember queues an answer and keeps it for duplicates, in the place of the oldest one.
@@ -109,7 +119,6 @@ func (r *responder) duplicate(_ *turn, p *Packet) {
 		r.ackDue = true
 		return
 	}
-	atomic := p.Op != wire.OpReadRequest
 	if len(r.out) > 2*r.resources() {
 		return // it will be asked for again
 	}
@@ -117,10 +126,10 @@ func (r *responder) duplicate(_ *turn, p *Packet) {
 	for i := range r.hist {
 		a := r.hist[(r.hpos+len(r.hist)-1-i)%len(r.hist)]
 		d := psnDiff(p.PSN, a.first)
-		if a.atomic != atomic || d < 0 || d >= int32(a.npkts) {
+		if a.op != p.Op || d < 0 || d >= int32(a.npkts) {
 			continue
 		}
-		if !atomic {
+		if a.op == wire.OpReadRequest {
 			skip := uint64(d) * uint64(r.mtu)
 			n := r.packets(p.DMALen)
 			if p.RKey != a.rkey || p.VA != a.va+skip || skip+uint64(p.DMALen) > uint64(a.length) {
@@ -149,7 +158,7 @@ func (r *responder) fresh() int {
 // sendResponse sends one answer, or as much of it as the quantum allows. It reports false if the QP went to Error over
 // it.
 func (r *responder) sendResponse(t *turn, a *response) bool {
-	if a.atomic {
+	if a.op == wire.OpCompareSwap || a.op == wire.OpFetchAdd {
 		p := t.packet()
 		p.Op, p.Start, p.End = wire.OpAtomicAcknowledge, true, true
 		p.Syndrome, p.MSN = wire.ACK(wire.CreditsInvalid), a.msn

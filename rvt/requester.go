@@ -26,7 +26,7 @@ type requester struct {
 	newPSN           ci.PSN // first PSN for the next request that has none
 	bytes            int64  // payload sent or requested since una: outstanding
 	window           int64  // most of that
-	reads            uint32 // read requests and atomics unanswered
+	reads            uint32 // requests unanswered that get an answer of their own, such as READs and atomics
 	retries          uint8
 	rnrRetries       uint8
 	retried          sequenceErrors
@@ -132,10 +132,16 @@ func (r *requester) begin(t *turn, e *sendEntry) bool {
 			bad = ci.WCLocalLenErr
 		}
 		e.w.Length = 8 // the rest of the list is not used
+	case ci.OpAtomicWrite:
+		if e.w.Length != ci.AtomicWriteSize {
+			bad = ci.WCLocalLenErr
+		}
+	case ci.OpFlush:
+		e.w.Length = 0
 	default:
 		return r.local(t, e, bad)
 	}
-	if (e.w.Op == ci.OpRead || e.w.Op == ci.OpCompareSwap || e.w.Op == ci.OpFetchAdd) && r.attr.InitDepth == 0 {
+	if e.w.Op != ci.OpSend && e.w.Op != ci.OpWrite && r.attr.InitDepth == 0 {
 		bad = ci.WCLocalOpErr // could never be sent
 	}
 	if bad != ci.WCSuccess {

@@ -33,8 +33,9 @@ type responder struct {
 	naks   nakLimit
 	gapAt  time.Duration // when a gap that is still there is reported; 0: none waits
 
-	out  []response // answers to be sent, in order
-	hist []response // READs and atomics executed, for duplicates: the newest, as many as resources, the oldest at hpos
+	out []response // answers to be sent, in order
+	// those of executed requests, for duplicates: the newest, as many as resources, the oldest at hpos
+	hist []response
 	hpos int
 }
 
@@ -190,6 +191,10 @@ func (r *responder) execute(t *turn, p *Packet) outcome {
 	switch p.Op {
 	case wire.OpReadRequest:
 		return r.acceptRead(t, p)
+	case wire.OpAtomicWrite:
+		return r.acceptAtomicWrite(t, p)
+	case wire.OpFlush:
+		return r.acceptFlush(t, p)
 	default:
 		return r.acceptAtomic(t, p)
 	}

@@ -52,6 +52,7 @@ func (s *plainSend) Post(wrs []ci.SendWR, obj Resolver) int {
 			v.AV = obj.AV(w.To.AV)
 		}
 		if w.Ext != nil {
+			v.Flush = w.Ext.Flush
 			v.Ext = &WorkExt{Bind: w.Ext.Bind, FastReg: w.Ext.FastReg}
 			v.Ext.FastReg.Pages = slices.Clone(w.Ext.FastReg.Pages)
 			if w.Ext.Bind.MW != nil {
@@ -292,7 +293,8 @@ func cut(p *Packet, k uint32) Packet {
 	return c
 }
 
-const testCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 |
+const testCaps = ci.CapAtomicWrite | ci.CapFlush | ci.CapFlushPersistent |
+	ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMulticast | ci.CapSRQ | ci.CapMW1 |
 	ci.CapMW2 | ci.CapFMR |
 	ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapSendInvalidate | ci.CapResizeCQ |
 	ci.CapModeration |

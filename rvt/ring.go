@@ -27,8 +27,9 @@ type Work struct {
 	FromQP1 bool   // a UD QP sends in the name of QP1, with its number, its Q_Key and PKeyIx; not for other processes
 	IsInl   bool   // Inline counts (it may be empty), not SGL
 	Bad     ci.WCStatus
-	Offload Offload // of a datagram, or nil
-	Length  uint64  // bytes of SGL or Inline together; filled in by the engine
+	Flush   ci.Flush // OpFlush only
+	Offload Offload  // of a datagram, or nil
+	Length  uint64   // bytes of SGL or Inline together; filled in by the engine
 }
 
 // WorkExt holds what few requests need. The ring has resolved the objects and copied the lists when the request was

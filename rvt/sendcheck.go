@@ -17,6 +17,8 @@ func (e *endpoint) checkShared(w *Work) ci.WCStatus {
 	case ci.OpSend:
 		w.Ext = nil
 		r.HasAV, r.QPN = w.AV != nil && w.AV.pd == e.pd, w.DestQP
+	case ci.OpFlush:
+		w.Ext, r.HasObjects = nil, w.Flush.IsValid()
 	case ci.OpBindMW:
 		r.HasObjects = w.Ext != nil // the objects of the keys are found when the bind is executed
 		if r.HasObjects && e.service != wire.UD && e.dev.attr.Caps.Has(ci.CapMW1) {

@@ -42,7 +42,8 @@ func (r *requester) checkDrained() {
 var wcOps = [...]ci.WCOp{
 	ci.OpSend: ci.WCSend, ci.OpWrite: ci.WCWrite, ci.OpRead: ci.WCRead, ci.OpCompareSwap: ci.WCCompareSwap,
 	ci.OpFetchAdd: ci.WCFetchAdd, ci.OpLSO: ci.WCLSO, ci.OpNop: ci.WCNop, ci.OpLocalInv: ci.WCLocalInv,
-	ci.OpFastReg: ci.WCFastReg, ci.OpBindMW: ci.WCBindMW,
+	ci.OpFastReg: ci.WCFastReg, ci.OpBindMW: ci.WCBindMW, ci.OpAtomicWrite: ci.WCAtomicWrite,
+	ci.OpFlush: ci.WCFlush,
 }
 
 func (r *requester) sendCompletion(t *turn, e *sendEntry, st ci.WCStatus) {

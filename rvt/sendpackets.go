@@ -16,12 +16,27 @@ func (r *requester) sendSome(t *turn, e *sendEntry) bool {
 	if r.reads >= uint32(r.attr.InitDepth) || !r.canSend(1) {
 		return false
 	}
-	p := t.packet()
-	p.Op = wire.OpFetchAdd
-	p.Swap = e.w.Compare
-	if e.w.Op == ci.OpCompareSwap {
+	var p *Packet
+	if e.w.Op == ci.OpAtomicWrite {
+		if p, _ = r.fill(t, e, 0, 1); p == nil {
+			r.failAt(t, e, ci.WCLocalProtErr)
+			return false
+		}
+	} else {
+		p = t.packet()
+	}
+	switch e.w.Op {
+	case ci.OpAtomicWrite:
+		p.Op, p.DMALen = wire.OpAtomicWrite, p.Len
+	case ci.OpFlush:
+		p.Op = wire.OpFlush
+		putFlush(p, &e.w.Flush)
+	case ci.OpCompareSwap:
 		p.Op = wire.OpCompareSwap
 		p.Swap, p.Compare = e.w.Swap, e.w.Compare
+	default:
+		p.Op = wire.OpFetchAdd
+		p.Swap = e.w.Compare
 	}
 	p.Start, p.End, p.Ack = true, true, true
 	p.VA, p.RKey = e.w.Remote.Addr, e.w.Remote.RKey
@@ -152,6 +167,20 @@ func (r *requester) endOfMessage(p *Packet, e *sendEntry) {
 		p.HasImm, p.Imm = true, e.w.Imm
 	} else if e.w.Flags&ci.SendInvalidate != 0 && e.w.Op == ci.OpSend {
 		p.HasInv, p.Inv = true, e.w.Inv
+	}
+}
+
+// putFlush sets what a packet of a FLUSH has of it.
+func putFlush(p *Packet, f *ci.Flush) {
+	p.DMALen = f.Length
+	if f.Types&ci.FlushGlobal != 0 {
+		p.FlushTypes |= wire.FlushGlobal
+	}
+	if f.Types&ci.FlushPersistent != 0 {
+		p.FlushTypes |= wire.FlushPersistent
+	}
+	if f.Region {
+		p.FlushSel = wire.FlushRegion
 	}
 }
 

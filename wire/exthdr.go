@@ -7,6 +7,7 @@ import "encoding/binary"
 const (
 	RDETHLen        = 4
 	DETHLen         = 8
+	FETHLen         = 4
 	RETHLen         = 16
 	AtomicETHLen    = 28
 	AETHLen         = 4
@@ -35,6 +36,32 @@ func (h *DETH) Parse(b []byte) {
 	h.QKey = binary.BigEndian.Uint32(b)
 	w := binary.BigEndian.Uint32(b[4:])
 	h.Resv8, h.SrcQP = uint8(w>>24), w&Mask24
+}
+
+// FETH is the flush extended transport header (IBTA vol 1, release 1.6, annex A19).
+type FETH struct {
+	Resv26 uint32 // bits 31-6: reserved
+	Sel    uint8  // bits 5-4: selectivity level, FlushRange or FlushRegion
+	Types  uint8  // bits 3-0: placement types, a set of FlushGlobal and FlushPersistent
+}
+
+// The fields of a FETH.
+const (
+	FlushGlobal     = 1 // visible to all that access the memory
+	FlushPersistent = 2 // kept when power is lost
+	FlushRange      = 0 // the range in the RETH
+	FlushRegion     = 1 // the whole region of the R_Key
+)
+
+// Put writes the header to b[:FETHLen]. It panics if b is shorter.
+func (h *FETH) Put(b []byte) {
+	binary.BigEndian.PutUint32(b, h.Resv26<<6|uint32(h.Sel&3)<<4|uint32(h.Types&15))
+}
+
+// Parse reads the header from b[:FETHLen]. It panics if b is shorter.
+func (h *FETH) Parse(b []byte) {
+	w := binary.BigEndian.Uint32(b)
+	h.Resv26, h.Sel, h.Types = w>>6, uint8(w>>4)&3, uint8(w)&15
 }
 
 // RETH is the RDMA extended transport header (IBTA vol 1, 9.3).

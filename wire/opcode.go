@@ -30,6 +30,8 @@ const (
 	RCFetchAdd           Opcode = 0x14
 	RCSendLastInv        Opcode = 0x16
 	RCSendOnlyInv        Opcode = 0x17
+	RCFlush              Opcode = 0x1c
+	RCAtomicWrite        Opcode = 0x1d
 )
 
 // Opcodes of the unreliable connected service.
@@ -120,12 +122,15 @@ const (
 	OpCompareSwap
 	OpFetchAdd
 	OpResync
+	OpFlush
+	OpAtomicWrite
 	OpCNP
 )
 
 var opNames = [...]string{OpNone: "none", OpSend: "SEND", OpWrite: "RDMA_WRITE", OpReadRequest: "RDMA_READ_REQUEST",
 	OpReadResponse: "RDMA_READ_RESPONSE", OpAcknowledge: "ACKNOWLEDGE", OpAtomicAcknowledge: "ATOMIC_ACKNOWLEDGE",
-	OpCompareSwap: "COMPARE_SWAP", OpFetchAdd: "FETCH_ADD", OpResync: "RESYNC", OpCNP: "CNP"}
+	OpCompareSwap: "COMPARE_SWAP", OpFetchAdd: "FETCH_ADD", OpResync: "RESYNC",
+	OpFlush: "FLUSH", OpAtomicWrite: "ATOMIC_WRITE", OpCNP: "CNP"}
 
 func (o Op) String() string {
 	if int(o) < len(opNames) {
@@ -180,6 +185,9 @@ func (o Opcode) HasAETH() bool { return opTable[o].flags&flagAETH != 0 }
 
 // HasAtomicAckETH reports whether the packet has an AtomicAckETH.
 func (o Opcode) HasAtomicAckETH() bool { return opTable[o].flags&flagAtomicAckETH != 0 }
+
+// HasFETH reports whether the packet has a FETH. It is the first header after the BTH.
+func (o Opcode) HasFETH() bool { return opTable[o].flags&flagFETH != 0 }
 
 // HasImm reports whether the packet has immediate data.
 func (o Opcode) HasImm() bool { return opTable[o].flags&flagImm != 0 }

@@ -17,6 +17,7 @@ const (
 	flagAtomicAckETH
 	flagImm
 	flagIETH
+	flagFETH
 
 	flagOnly = flagStart | flagEnd
 )
@@ -81,6 +82,8 @@ var lowOps = [32]struct {
 	0x15: {OpResync, flagOnly | flagRequest, onRD},
 	0x16: {OpSend, flagEnd | flagRequest | flagPayload | flagIETH, onRC},
 	0x17: {OpSend, flagOnly | flagRequest | flagPayload | flagIETH, onRC},
+	0x1c: {OpFlush, flagOnly | flagRequest | flagFETH | flagRETH, onRC},
+	0x1d: {OpAtomicWrite, flagOnly | flagRequest | flagPayload | flagRETH, onRC},
 }
 
 func init() {
@@ -118,7 +121,7 @@ func addOpcode(o Opcode, op Op, f uint16) {
 		len  int
 	}{{flagRDETH, RDETHLen}, {flagDETH, DETHLen}, {flagRETH, RETHLen}, {flagAtomicETH, AtomicETHLen},
 		{flagAETH, AETHLen},
-		{flagAtomicAckETH, AtomicAckETHLen}, {flagImm, ImmDtLen}, {flagIETH, IETHLen}} {
+		{flagAtomicAckETH, AtomicAckETHLen}, {flagFETH, FETHLen}, {flagImm, ImmDtLen}, {flagIETH, IETHLen}} {
 		if f&h.flag != 0 {
 			n += h.len
 		}

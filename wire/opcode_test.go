@@ -42,6 +42,8 @@ var opcodeRows = []struct {
 	{0x15, "RESYNC", wire.OpResync, 'o', 0},
 	{0x16, "SEND_LAST_INV", wire.OpSend, 'l', 4},
 	{0x17, "SEND_ONLY_INV", wire.OpSend, 'o', 4},
+	{0x1c, "FLUSH", wire.OpFlush, 'o', 20},
+	{0x1d, "ATOMIC_WRITE", wire.OpAtomicWrite, 'o', 16},
 }
 
 func TestOpcodeTable(t *testing.T) {
@@ -49,7 +51,7 @@ func TestOpcodeTable(t *testing.T) {
 	for _, r := range opcodeRows {
 		for s := wire.RC; s <= wire.UD; s++ {
 			request := r.op != wire.OpReadResponse && r.op != wire.OpAcknowledge && r.op != wire.OpAtomicAcknowledge
-			inv := r.low >= 0x16
+			inv := r.low == 0x16 || r.low == 0x17
 			ext := r.ext
 			switch s {
 			case wire.RC:
@@ -61,7 +63,7 @@ func TestOpcodeTable(t *testing.T) {
 					continue
 				}
 			case wire.RD:
-				if inv {
+				if r.low >= 0x16 {
 					continue
 				}
 				ext += 4
@@ -92,10 +94,12 @@ func TestOpcodeTable(t *testing.T) {
 				assert.Equal(t, end, o.End())
 				assert.Equal(t, request, o.Request())
 				assert.Equal(t, !request, o.Response())
-				assert.Equal(t, r.op == wire.OpSend || write || r.op == wire.OpReadResponse, o.HasPayload())
+				assert.Equal(t, r.op == wire.OpSend || write || r.op == wire.OpReadResponse ||
+					r.op == wire.OpAtomicWrite, o.HasPayload())
 				assert.Equal(t, s == wire.RD, o.HasRDETH())
 				assert.Equal(t, s == wire.UD || s == wire.RD && request, o.HasDETH())
-				assert.Equal(t, write && start || r.op == wire.OpReadRequest, o.HasRETH())
+				assert.Equal(t, write && start || r.op == wire.OpReadRequest || r.low >= 0x1c, o.HasRETH())
+				assert.Equal(t, r.op == wire.OpFlush, o.HasFETH())
 				assert.Equal(t, atomic, o.HasAtomicETH())
 				assert.Equal(t, ack || r.op == wire.OpReadResponse && r.place != 'm', o.HasAETH())
 				assert.Equal(t, r.op == wire.OpAtomicAcknowledge, o.HasAtomicAckETH())
@@ -131,6 +135,7 @@ func TestOpcodeConstants(t *testing.T) {
 		wire.RCAtomicAcknowledge: "RC_ATOMIC_ACKNOWLEDGE", wire.RCCompareSwap: "RC_COMPARE_SWAP",
 		wire.RCFetchAdd:    "RC_FETCH_ADD",
 		wire.RCSendLastInv: "RC_SEND_LAST_INV", wire.RCSendOnlyInv: "RC_SEND_ONLY_INV",
+		wire.RCFlush: "RC_FLUSH", wire.RCAtomicWrite: "RC_ATOMIC_WRITE",
 		wire.UCSendFirst:    "UC_SEND_FIRST",
 		wire.UCWriteOnlyImm: "UC_RDMA_WRITE_ONLY_IMM", wire.RDSendFirst: "RD_SEND_FIRST", wire.RDResync: "RD_RESYNC",
 		wire.UDSendOnly: "UD_SEND_ONLY", wire.UDSendOnlyImm: "UD_SEND_ONLY_IMM", wire.CNP: "CNP", 0x15: "Opcode(0x15)",

@@ -13,6 +13,7 @@ const MaxHeaderLen = BTHLen + RDETHLen + DETHLen + AtomicETHLen
 type Packet struct {
 	BTH          BTH
 	DETH         DETH
+	FETH         FETH
 	RETH         RETH
 	AtomicETH    AtomicETH
 	AETH         AETH
@@ -72,6 +73,10 @@ func (p *Packet) parseExtensions(b []byte, flags uint16) {
 		p.DETH.Parse(b)
 		b = b[DETHLen:]
 	}
+	if flags&flagFETH != 0 {
+		p.FETH.Parse(b)
+		b = b[FETHLen:]
+	}
 	if flags&flagRETH != 0 {
 		p.RETH.Parse(b)
 		b = b[RETHLen:]
@@ -112,6 +117,10 @@ func (p *Packet) PutHeaders(b []byte) int {
 	if o.flags&flagDETH != 0 {
 		p.DETH.Put(b)
 		b = b[DETHLen:]
+	}
+	if o.flags&flagFETH != 0 {
+		p.FETH.Put(b)
+		b = b[FETHLen:]
 	}
 	if o.flags&flagRETH != 0 {
 		p.RETH.Put(b)
@@ -170,6 +179,8 @@ func (p *Packet) CheckReserved() error {
 		return errorf(ErrReserved, "BTH byte 8 has reserved bits %#02x", p.BTH.Resv7)
 	case o.HasDETH() && p.DETH.Resv8 != 0:
 		return errorf(ErrReserved, "DETH byte 4 is %#02x", p.DETH.Resv8)
+	case o.HasFETH() && p.FETH.Resv26 != 0:
+		return errorf(ErrReserved, "FETH has reserved bits %#x", p.FETH.Resv26)
 	case o.HasAETH() && p.AETH.Syndrome.Reserved():
 		return errorf(ErrReserved, "AETH: %v", p.AETH.Syndrome)
 	case o == CNP && len(p.Payload) != CNPLen:

@@ -97,6 +97,7 @@ func TestCheckReserved(t *testing.T) {
 		{"BTH byte 4", wire.RCSendOnly, 0, func(p *wire.Packet) { p.BTH.Resv6 = 1 }, "BTH byte 4"},
 		{"BTH byte 8", wire.RCSendOnly, 0, func(p *wire.Packet) { p.BTH.Resv7 = 1 }, "BTH byte 8"},
 		{"DETH", wire.UDSendOnly, 0, func(p *wire.Packet) { p.DETH.Resv8 = 7 }, "DETH byte 4 is 0x07"},
+		{"FETH", wire.RCFlush, 0, func(p *wire.Packet) { p.FETH.Resv26 = 1 }, "FETH has reserved bits 0x1"},
 		{"no DETH", wire.RCSendOnly, 0, func(p *wire.Packet) { p.DETH.Resv8 = 7 }, ""},
 		{"syndrome", wire.RCAcknowledge, 0, func(p *wire.Packet) { p.AETH.Syndrome = 0x7f }, "reserved syndrome 0x7f"},
 		{"pad", wire.RCSendOnly, 3, func(p *wire.Packet) { p.Padding = []byte{9} }, "pad byte 0 is 0x09"},
@@ -139,6 +140,10 @@ func genPacket(t *rapid.T) wire.Packet {
 		AckReq: rapid.Bool().Draw(t, "A"), PSN: u24.Draw(t, "PSN")}
 	if o.HasDETH() {
 		p.DETH = wire.DETH{QKey: rapid.Uint32().Draw(t, "Q_Key"), SrcQP: u24.Draw(t, "source QP")}
+	}
+	if o.HasFETH() {
+		p.FETH = wire.FETH{Resv26: rapid.Uint32Max(1<<26-1).Draw(t, "reserved"), Sel: rapid.Uint8Max(3).Draw(t, "SEL"),
+			Types: rapid.Uint8Max(15).Draw(t, "PLT")}
 	}
 	if o.HasRETH() {
 		p.RETH = wire.RETH{VA: rapid.Uint64().Draw(t, "VA"), RKey: rapid.Uint32().Draw(t, "R_Key"),

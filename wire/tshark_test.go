@@ -99,12 +99,12 @@ func checkTshark(t *testing.T, file string, packets []wire.Packet, extra ...stri
 	return rest
 }
 
-// withAllOpcodes returns the captured packets, and one of every opcode that the captures lack, except CNP: tshark 4.0
-// does not dissect a CNP beyond the BTH.
+// withAllOpcodes returns the captured packets, and one of every opcode that the captures lack, except CNP, FLUSH and
+// ATOMIC WRITE: tshark 4.0 does not dissect them beyond the BTH.
 func withAllOpcodes(t *testing.T) []wire.Frame {
 	t.Helper()
 	var fs []wire.Frame
-	seen := map[wire.Opcode]bool{wire.CNP: true}
+	seen := map[wire.Opcode]bool{wire.CNP: true, wire.RCFlush: true, wire.RCAtomicWrite: true}
 	for _, g := range loadGolden(t) {
 		var f wire.Frame
 		require.NoError(t, wire.ParseIP(g.ip, &f))

@@ -42,9 +42,10 @@ var mocked = map[string][2]reflect.Type{
 	"FileMemory": {reflect.TypeFor[ci.FileMemory](), reflect.TypeFor[*MockFileMemory]()},
 	"DMA":        {reflect.TypeFor[ci.DMA](), reflect.TypeFor[*MockDMA]()},
 
-	"BatchMemory":  {reflect.TypeFor[ci.BatchMemory](), reflect.TypeFor[*MockBatchMemory]()},
-	"Copier":       {reflect.TypeFor[ci.Copier](), reflect.TypeFor[*MockCopier]()},
-	"AtomicMemory": {reflect.TypeFor[ci.AtomicMemory](), reflect.TypeFor[*MockAtomicMemory]()},
+	"BatchMemory":      {reflect.TypeFor[ci.BatchMemory](), reflect.TypeFor[*MockBatchMemory]()},
+	"Copier":           {reflect.TypeFor[ci.Copier](), reflect.TypeFor[*MockCopier]()},
+	"PersistentMemory": {reflect.TypeFor[ci.PersistentMemory](), reflect.TypeFor[*MockPersist]()},
+	"AtomicMemory":     {reflect.TypeFor[ci.AtomicMemory](), reflect.TypeFor[*MockAtomicMemory]()},
 
 	"UndeliveredReporter": {reflect.TypeFor[ci.UndeliveredReporter](), reflect.TypeFor[*MockUndeliveredReporter]()},
 	"PeerActivity":        {reflect.TypeFor[ci.PeerActivity](), reflect.TypeFor[*MockPeerActivity]()},

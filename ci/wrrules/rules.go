@@ -26,7 +26,7 @@ type Request struct {
 
 	// HasObjects reports whether the objects of an OpFastReg or OpBindMW are valid: the region, or a window of type 2
 	// and the region unless the bind has the length 0. Objects that are found when the request is executed count as
-	// valid. Of an OpLSO it reports whether header and segment size are valid.
+	// valid. Of an OpLSO it reports whether header and segment size are valid; of an OpFlush, whether the Flush is.
 	HasObjects bool
 }
 
@@ -91,6 +91,18 @@ func (r *Rules) Check(q *Request) Reason {
 		case q.Op == ci.OpRead && q.SGEs > r.MaxReadSGEs:
 			return SGEs
 		}
+	case ci.OpAtomicWrite:
+		return r.checkAtomicWrite(q)
+	case ci.OpFlush:
+		switch {
+		case r.Type != ci.RC:
+			return WRType
+		case !r.Caps.Has(ci.CapFlush):
+			return Unsupported
+		case !q.HasObjects:
+			return Parameter
+		}
+		return OK
 	case ci.OpNop:
 		return OK
 	case ci.OpLSO:
@@ -132,6 +144,21 @@ func (r *Rules) checkSend(q *Request, connected bool) Reason {
 		return Unsupported
 	case q.Flags&ci.SendImmediate != 0:
 		return Parameter
+	}
+	return OK
+}
+
+// checkAtomicWrite checks an OpAtomicWrite. The length of its list is checked when it is executed.
+func (r *Rules) checkAtomicWrite(q *Request) Reason {
+	switch {
+	case r.Type != ci.RC:
+		return WRType
+	case !r.Caps.Has(ci.CapAtomicWrite):
+		return Unsupported
+	case q.IsInline && q.Inline != ci.AtomicWriteSize:
+		return Inline
+	case !q.IsInline && q.SGEs > r.SendSGE:
+		return SGEs
 	}
 	return OK
 }

@@ -10,7 +10,8 @@ import (
 	"ciddk/ci/wrrules"
 )
 
-const allCaps = ci.CapSendInvalidate | ci.CapFastReg | ci.CapMW2 | ci.CapIPChecksum | ci.CapLSO
+const allCaps = ci.CapSendInvalidate | ci.CapFastReg | ci.CapMW2 | ci.CapIPChecksum | ci.CapLSO |
+	ci.CapAtomicWrite | ci.CapFlush
 
 func rules(typ ci.QPType, caps ci.Caps) *wrrules.Rules {
 	return &wrrules.Rules{Type: typ, Caps: caps, Atomicity: ci.AtomicLocal, MaxReadSGEs: 2, SendSGE: 3, MaxInline: 16}
@@ -30,6 +31,8 @@ func TestOperations(t *testing.T) {
 		ci.OpLocalInv:    {[3]wrrules.Reason{ok, ok, no}, [3]wrrules.Reason{not, not, no}},
 		ci.OpFastReg:     {[3]wrrules.Reason{ok, ok, no}, [3]wrrules.Reason{not, not, no}},
 		ci.OpBindMW:      {[3]wrrules.Reason{ok, ok, no}, [3]wrrules.Reason{not, not, no}},
+		ci.OpAtomicWrite: {[3]wrrules.Reason{ok, no, no}, [3]wrrules.Reason{not, no, no}},
+		ci.OpFlush:       {[3]wrrules.Reason{ok, no, no}, [3]wrrules.Reason{not, no, no}},
 		99:               {[3]wrrules.Reason{no, no, no}, [3]wrrules.Reason{no, no, no}},
 	} {
 		for i, typ := range []ci.QPType{ci.RC, ci.UC, ci.UD} {
@@ -73,6 +76,13 @@ var requests = map[string]struct {
 	"large, inline":      {ci.UD, ci.CapLSO, large(func(q *request) { q.IsInline = true }), wrrules.Inline},
 	"large, entries":     {ci.UD, ci.CapLSO, large(func(q *request) { q.SGEs = 4 }), wrrules.SGEs},
 	"inline atomic":      {ci.RC, 0, wrrules.Request{Op: ci.OpFetchAdd, IsInline: true}, wrrules.Inline},
+	"atomic write":       {ci.RC, allCaps, wrrules.Request{Op: ci.OpAtomicWrite, SGEs: 3}, wrrules.OK},
+	"entries of it":      {ci.RC, allCaps, wrrules.Request{Op: ci.OpAtomicWrite, SGEs: 4}, wrrules.SGEs},
+	"8 bytes inline": {ci.RC, allCaps, wrrules.Request{Op: ci.OpAtomicWrite, IsInline: true, Inline: 8},
+		wrrules.OK},
+	"7 bytes inline": {ci.RC, allCaps, wrrules.Request{Op: ci.OpAtomicWrite, IsInline: true, Inline: 7},
+		wrrules.Inline},
+	"flush of no type":   {ci.RC, allCaps, wrrules.Request{Op: ci.OpFlush}, wrrules.Parameter},
 	"no vector":          {ci.UD, 0, wrrules.Request{}, wrrules.AV},
 	"large QPN":          {ci.UD, 0, wrrules.Request{HasAV: true, QPN: 1 << 24}, wrrules.Parameter},
 	"QPN of a group":     {ci.UD, 0, wrrules.Request{HasAV: true, QPN: 0xffffff}, wrrules.OK},

@@ -45,6 +45,8 @@ const (
 // checkAccess validates a set of rights for a region (IBTA volume 1, 10.6.3.1).
 func checkAccess(verb string, a ci.Access) error {
 	switch {
+	case a&ci.FlushRights != 0:
+		return fail(verb, ci.Unsupported, "CapFlush is not claimed")
 	case a&^allAccess != 0:
 		return fail(verb, ci.InvalidParameter, "unknown access right")
 	case a&(ci.RemoteWrite|ci.RemoteAtomic) != 0 && a&ci.LocalWrite == 0:

@@ -50,7 +50,8 @@ const engineCaps = ci.CapUC | ci.CapUD | ci.CapAV | ci.CapSpecialQP | ci.CapMult
 	ci.CapMW2 | ci.CapFMR | ci.CapFastReg | ci.CapPhysicalMR | ci.CapSharedMR | ci.CapModifyMR | ci.CapZeroBased |
 	ci.CapSendInvalidate | ci.CapResizeCQ | ci.CapModeration | ci.CapPeek | ci.CapNotifyAfter | ci.CapModifySRQDepth |
 	ci.CapAPM | ci.CapCurrentQPState | ci.CapAVPortCheck | ci.CapUser | ci.CapEventHandlers | ci.CapVendorCall |
-	ci.CapShutdownPort | ci.CapPortActiveEvent | ci.CapSystemGUID | ci.CapPKeyCounter | ci.CapQKeyCounter
+	ci.CapShutdownPort | ci.CapPortActiveEvent | ci.CapSystemGUID | ci.CapPKeyCounter | ci.CapQKeyCounter |
+	ci.CapAtomicWrite | ci.CapFlush | ci.CapFlushPersistent
 
 // New makes an HCA of ports and starts them. It takes over Config.Ports, and closes them when it fails. Close the HCA
 // when done. Errors: no port or a nil one; a NodeDescription that is too long; errors of a port's Start.

@@ -60,6 +60,8 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 		return nil, fail(verb, ci.InvalidParameter, "Memory is nil")
 	case access&ci.ZeroBased != 0:
 		return nil, fail(verb, ci.Unsupported, "CapZeroBased is not claimed")
+	case access&ci.FlushRights != 0:
+		return nil, fail(verb, ci.Unsupported, "CapFlush is not claimed")
 	case access&^rights != 0:
 		return nil, fail(verb, ci.InvalidParameter, "unknown rights")
 	}

@@ -59,6 +59,8 @@ func Trains(rt rvt.Route) []rvt.Packet {
 			p.Swap, p.Compare = 10, 11
 		}),
 		p(wire.RC, wire.OpFetchAdd, 1, 0, func(p *rvt.Packet) { p.VA, p.RKey, p.Swap = 8, 9, 10 }),
+		p(wire.RC, wire.OpAtomicWrite, 1, 8, func(p *rvt.Packet) { reth(p); p.DMALen = 8 }),
+		p(wire.RC, wire.OpFlush, 1, 0, func(p *rvt.Packet) { reth(p); p.FlushTypes, p.FlushSel = 3, 1 }),
 		p(wire.UC, wire.OpSend, 2, mtu+4, nil),
 		p(wire.UC, wire.OpWrite, 3, 2*mtu+1, reth),
 		p(wire.UD, wire.OpSend, 1, 100, func(p *rvt.Packet) {
@@ -81,6 +83,7 @@ type Single struct {
 	RKey, Inv         ci.Key
 	DMALen, MSN, Imm  uint32
 	Syndrome          wire.Syndrome
+	FETH              wire.FETH
 	Payload           string
 	Src, Dst          rvt.Addr
 }
@@ -107,6 +110,9 @@ func Singles(t testing.TB, pkts []rvt.Packet, src, dst rvt.Addr) (out []Single) 
 			}
 			if op.HasRETH() {
 				s.VA, s.RKey, s.DMALen = p.VA, p.RKey, p.DMALen
+			}
+			if op.HasFETH() {
+				s.FETH = wire.FETH{Types: p.FlushTypes, Sel: p.FlushSel}
 			}
 			if op.HasAtomicETH() {
 				s.VA, s.RKey = p.VA, p.RKey

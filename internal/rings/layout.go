@@ -18,11 +18,15 @@ const (
 	sqOpcode   = 12 // u32
 	sqFlags    = 16 // u32
 	sqEx       = 20 // immediate data as sent, or u32 key to invalidate
-	sqAddr     = 24 // u64, RDMA and atomics
+	sqAddr     = 24 // u64, RDMA, FLUSH and atomics
 	sqRKey     = 32 // u32, RDMA
 	sqCompare  = 32 // u64, atomics: compare or addend
 	sqSwap     = 40 // u64
 	sqAtomRKey = 48 // u32
+	sqFlushLen = 32 // u32, FLUSH; written, not read: providers leave 0, and the length is that of the dma part
+	sqFlushKey = 36 // u32
+	sqFlushTyp = 40 // u8, 1 global, 2 persistent
+	sqFlushSel = 41 // u8, 0 range, 1 region
 	sqDestQP   = 24 // u32, datagrams
 	sqQKey     = 28 // u32
 	sqPKeyIx   = 32 // u16

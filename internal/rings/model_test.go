@@ -45,10 +45,14 @@ const goodFlags = ci.SendFence | ci.SendSignaled | ci.SendSolicited | ci.SendLoc
 
 // drawSend returns a random request, and the work that the queue must return for it.
 func drawSend(t *rapid.T, sge, inline int) (ci.SendWR, rvt.Work) {
-	wr := ci.SendWR{ID: rapid.Uint64().Draw(t, "id"), Op: ci.SendOp(rapid.IntRange(0, int(ci.OpBindMW)).Draw(t, "op")),
+	wr := ci.SendWR{ID: rapid.Uint64().Draw(t, "id"), Op: ci.SendOp(rapid.IntRange(0, int(ci.OpFlush)).Draw(t, "op")),
 		Flags: ci.SendFlags(rapid.Uint32().Draw(t, "flags")) & goodFlags}
 	w := rvt.Work{ID: wr.ID, Op: wr.Op, Flags: wr.Flags}
-	if rapid.Bool().Draw(t, "inline?") && (wr.Op == ci.OpSend || wr.Op == ci.OpWrite) {
+	if rapid.Bool().Draw(t, "inline?") && (wr.Op == ci.OpSend || wr.Op == ci.OpWrite ||
+		wr.Op == ci.OpAtomicWrite) {
+		if wr.Op == ci.OpAtomicWrite {
+			inline = ci.AtomicWriteSize
+		}
 		wr.Inline = rapid.SliceOfN(rapid.Byte(), 0, inline).Draw(t, "inline")
 		if wr.Inline == nil {
 			wr.Inline = []byte{}
@@ -93,7 +97,13 @@ func drawSend(t *rapid.T, sge, inline int) (ci.SendWR, rvt.Work) {
 			wr.Flags |= ci.SendImmediate
 			w.Flags, wr.Imm, w.Imm = wr.Flags, number, number
 		}
-	case ci.OpRead:
+	case ci.OpFlush:
+		wr.Remote, w.Remote = remote, remote
+		wr.SGL, w.SGL = nil, nil
+		w.Flush = ci.Flush{Types: ci.Access(rapid.IntRange(1, 3).Draw(t, "types")) * ci.FlushGlobal,
+			Region: rapid.Bool().Draw(t, "region"), Length: number}
+		wr.Ext = &ci.SendExt{Flush: w.Flush}
+	case ci.OpRead, ci.OpAtomicWrite:
 		wr.Remote, w.Remote = remote, remote
 	case ci.OpCompareSwap, ci.OpFetchAdd:
 		wr.Remote, w.Remote = remote, remote

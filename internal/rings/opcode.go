@@ -14,6 +14,8 @@ const (
 	opLocalInv  = 7
 	opBindByKey = 8
 	opSendInv   = 9
+	opFlush     = 14
+	opAtomWrite = 15
 	opFastReg   = 0x80 // region and page list in the side table
 	opBindMW    = 0x81 // window and region in the side table
 	opNop       = 0x82
@@ -60,7 +62,7 @@ var unpackStatus = func() (t [64]ci.WCStatus) {
 // except for the receives at 0x80 and 0x81.
 var packWCOp = [256]uint8{
 	ci.WCSend: 0, ci.WCWrite: 1, ci.WCRead: 2, ci.WCCompareSwap: 3, ci.WCFetchAdd: 4, ci.WCBindMW: 5,
-	ci.WCLocalInv: 6, ci.WCLSO: 7,
+	ci.WCLocalInv: 6, ci.WCLSO: 7, ci.WCFlush: 8, ci.WCAtomicWrite: 9,
 	ci.WCNop: 0x40, ci.WCFastReg: 0x41, ci.WCRecv: 0x80, ci.WCRecvWrite: 0x81,
 }
 
@@ -68,7 +70,7 @@ var packWCOp = [256]uint8{
 var unpackWCOp = func() (t [256]ci.WCOp) {
 	for _, op := range []ci.WCOp{ci.WCSend, ci.WCWrite, ci.WCRead, ci.WCCompareSwap, ci.WCFetchAdd,
 		ci.WCBindMW, ci.WCLocalInv,
-		ci.WCLSO, ci.WCNop, ci.WCFastReg, ci.WCRecv, ci.WCRecvWrite} {
+		ci.WCLSO, ci.WCFlush, ci.WCAtomicWrite, ci.WCNop, ci.WCFastReg, ci.WCRecv, ci.WCRecvWrite} {
 		t[packWCOp[op]] = op
 	}
 	return t
@@ -80,6 +82,22 @@ func packWCFlags(f ci.WCFlags) uint32 {
 	return uint32(f&ci.WCGRH)>>2 | uint32(f&ci.WCImmediate)<<1 | uint32(f&ci.WCChecksumOK)>>2 |
 		uint32(f&ci.WCInvalidated) |
 		uint32(f&ci.WCForward)<<14
+}
+
+// packFlush returns the type and the level of a FLUSH in the ABI (ib_placement_type, ib_selectivity_level).
+func packFlush(f *ci.Flush) (types, level uint8) {
+	if f.Region {
+		level = 1
+	}
+	return uint8(f.Types / ci.FlushGlobal), level
+}
+
+// unpackFlush is the inverse of packFlush. Numbers without a meaning become a FLUSH that is not valid.
+func unpackFlush(types, level uint8, n uint32) ci.Flush {
+	if types > 3 || level > 1 {
+		return ci.Flush{}
+	}
+	return ci.Flush{Types: ci.Access(types) * ci.FlushGlobal, Region: level == 1, Length: n}
 }
 
 func unpackWCFlags(u uint32) ci.WCFlags {

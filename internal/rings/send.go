@@ -52,7 +52,7 @@ func newSendRing(b []byte, depth, sge, inline int) *sendRing {
 }
 
 func sendGeometry(depth, sge, inline int) (slots int, shift uint8) {
-	return geometry(depth, sqSGE+max(sge*sgeSize, inline))
+	return geometry(depth, sqSGE+max(sge*sgeSize, inline, ci.AtomicWriteSize))
 }
 
 func (r *sendRing) Depth() int { return r.q.depth() }
@@ -77,7 +77,7 @@ func (r *sendRing) Post(wrs []ci.SendWR, obj rvt.Resolver) int {
 	n := 0
 	for n < len(wrs) && uint32(n) < room {
 		w := &wrs[n]
-		if len(w.SGL) > int(r.sge) || len(w.Inline) > int(r.inline) {
+		if len(w.SGL) > int(r.sge) || len(w.Inline) > int(r.inlineOf(w.Op)) {
 			break
 		}
 		r.encode(w, obj)
@@ -144,6 +144,15 @@ func (r *sendRing) encode(w *ci.SendWR, obj rvt.Resolver) {
 		ne.PutUint64(b[sqCompare:], w.Atomic.Compare)
 		ne.PutUint64(b[sqSwap:], w.Atomic.Swap)
 		ne.PutUint32(b[sqAtomRKey:], uint32(w.Remote.RKey))
+	case ci.OpAtomicWrite:
+		op = opAtomWrite
+		ne.PutUint64(b[sqAddr:], w.Remote.Addr)
+		ne.PutUint32(b[sqRKey:], uint32(w.Remote.RKey))
+	case ci.OpFlush:
+		op = opFlush
+		ne.PutUint64(b[sqAddr:], w.Remote.Addr)
+		ne.PutUint32(b[sqFlushKey:], uint32(w.Remote.RKey))
+		b[sqFlushTyp], b[sqFlushSel] = packFlush(&w.Ext.Flush)
 	case ci.OpLocalInv:
 		op, ex = opLocalInv, uint32(w.Inv)
 	default:
@@ -153,6 +162,14 @@ func (r *sendRing) encode(w *ci.SendWR, obj rvt.Resolver) {
 	ne.PutUint32(b[sqOpcode:], op)
 	ne.PutUint32(b[sqEx:], ex)
 	d := b[sqDMA:]
+	if w.Op == ci.OpFlush {
+		ne.PutUint32(b[sqFlags:], flags)
+		ne.PutUint32(b[sqNumSGE:], 0)
+		ne.PutUint32(b[sqFlushLen:], w.Ext.Flush.Length)
+		ne.PutUint32(d[dmaLength:], w.Ext.Flush.Length)
+		ne.PutUint32(d[dmaNumSGE:], 0)
+		return
+	}
 	if w.Inline != nil {
 		ne.PutUint32(b[sqFlags:], flags|flagInline)
 		ne.PutUint32(b[sqNumSGE:], 0)
@@ -300,7 +317,7 @@ func (r *sendRing) decode(w *rvt.Work) {
 	w.AV, w.Ext, w.DestQP = nil, nil, 0
 	w.QKey, w.PKeyIx = 0, 0
 	w.Imm, w.Inv = 0, 0
-	w.Bad, w.Length = ci.WCSuccess, 0
+	w.Bad, w.Length, w.Flush = ci.WCSuccess, 0, ci.Flush{}
 
 	op := ne.Uint32(b[sqOpcode:])
 	mayInline := false
@@ -336,6 +353,14 @@ func (r *sendRing) decode(w *rvt.Work) {
 		}
 		w.Remote = ci.Remote{Addr: ne.Uint64(b[sqAddr:]), RKey: ci.Key(ne.Uint32(b[sqAtomRKey:]))}
 		w.Compare, w.Swap = ne.Uint64(b[sqCompare:]), ne.Uint64(b[sqSwap:])
+	case opAtomWrite:
+		w.Op, mayInline = ci.OpAtomicWrite, true
+		w.Remote = ci.Remote{Addr: ne.Uint64(b[sqAddr:]), RKey: ci.Key(ne.Uint32(b[sqRKey:]))}
+	case opFlush:
+		w.Op = ci.OpFlush
+		w.Remote = ci.Remote{Addr: ne.Uint64(b[sqAddr:]), RKey: ci.Key(ne.Uint32(b[sqFlushKey:]))}
+		w.Flush = unpackFlush(b[sqFlushTyp], b[sqFlushSel], ne.Uint32(b[sqDMA+dmaLength:]))
+		return // it has no data
 	case opLocalInv:
 		w.Op, w.Inv = ci.OpLocalInv, ci.Key(ne.Uint32(b[sqEx:]))
 	case opNop:
@@ -385,7 +410,7 @@ func (r *sendRing) gather(w *rvt.Work, b []byte, inline, mayInline bool) {
 	n, total := ne.Uint32(b[sqDMA+dmaNumSGE:]), ne.Uint32(b[sqDMA+dmaLength:])
 	if inline || n == 0 && total != 0 && mayInline {
 		n = total
-		if n > r.inline || !mayInline {
+		if n > r.inlineOf(w.Op) || !mayInline {
 			w.Bad = ci.WCLocalOpErr
 			return
 		}
@@ -401,6 +426,14 @@ func (r *sendRing) gather(w *rvt.Work, b []byte, inline, mayInline bool) {
 		w.Bad = ci.WCLocalLenErr
 		w.SGL = w.SGL[:0]
 	}
+}
+
+// inlineOf returns the most bytes that a request can have inline. Every slot has room for those of an ATOMIC WRITE.
+func (r *sendRing) inlineOf(op ci.SendOp) uint32 {
+	if op == ci.OpAtomicWrite {
+		return max(r.inline, ci.AtomicWriteSize)
+	}
+	return r.inline
 }
 
 // Retire frees the slots of the n oldest requests that are decoded, or of all of them if there are fewer.

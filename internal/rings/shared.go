@@ -303,7 +303,7 @@ type Names interface {
 
 // OpenSend opens the send queue that NewSharedSend made over b. ok is false if the shape does not fit b.
 func OpenSend(b []byte, s Shape, names Names) (*UserSend, bool) {
-	least := sqSGE + max(uint64(s.SGE)*sgeSize, uint64(s.Data))
+	least := sqSGE + max(uint64(s.SGE)*sgeSize, uint64(s.Data), ci.AtomicWriteSize)
 	if len(b) < ControlSize || !s.ok(least, len(b)-ControlSize) {
 		return nil, false
 	}
@@ -323,7 +323,7 @@ func (u *UserSend) Post(wrs []ci.SendWR) int {
 	n := 0
 	for n < len(wrs) && uint32(n) < room {
 		w := &wrs[n]
-		if len(w.SGL) > int(u.sge) || len(w.Inline) > int(u.inline) {
+		if len(w.SGL) > int(u.sge) || len(w.Inline) > int(u.inlineOf(w.Op)) {
 			break
 		}
 		u.encode(w, nil)

@@ -41,7 +41,10 @@ func PutHeaders(w *wire.Packet, p *rvt.Packet) {
 	case wire.OpSend:
 		w.DETH = wire.DETH{QKey: uint32(p.QKey), SrcQP: uint32(p.SrcQP)}
 		w.IETH = wire.IETH{RKey: uint32(p.Inv)}
-	case wire.OpWrite, wire.OpReadRequest:
+	case wire.OpFlush:
+		w.FETH = wire.FETH{Types: p.FlushTypes, Sel: p.FlushSel}
+		w.RETH = wire.RETH{VA: p.VA, RKey: uint32(p.RKey), DMALen: p.DMALen}
+	case wire.OpWrite, wire.OpReadRequest, wire.OpAtomicWrite:
 		w.RETH = wire.RETH{VA: p.VA, RKey: uint32(p.RKey), DMALen: p.DMALen}
 	case wire.OpCompareSwap, wire.OpFetchAdd:
 		w.AtomicETH = wire.AtomicETH{VA: p.VA, RKey: uint32(p.RKey), SwapAdd: p.Swap, Compare: p.Compare}
@@ -83,7 +86,8 @@ func TakeHeaders(p *rvt.Packet, w *wire.Packet) {
 	p.MTU = p.Len
 	p.SrcQP, p.QKey = ci.QPN(w.DETH.SrcQP), ci.QKey(w.DETH.QKey)
 	switch p.Op {
-	case wire.OpWrite, wire.OpReadRequest:
+	case wire.OpWrite, wire.OpReadRequest, wire.OpAtomicWrite, wire.OpFlush:
+		p.FlushTypes, p.FlushSel = w.FETH.Types, w.FETH.Sel
 		p.VA, p.RKey, p.DMALen = w.RETH.VA, ci.Key(w.RETH.RKey), w.RETH.DMALen
 	case wire.OpCompareSwap, wire.OpFetchAdd:
 		p.VA, p.RKey = w.AtomicETH.VA, ci.Key(w.AtomicETH.RKey)

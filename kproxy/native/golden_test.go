@@ -157,9 +157,10 @@ func goldenSends() ([]ci.SendWR, []schema.SendHandles) {
 		{ID: 15, Op: ci.OpWrite, Inline: []byte("inline data")},
 		{ID: 16, Op: ci.OpBindMW, Ext: &ci.SendExt{Bind: ci.MWBind{Addr: 17, Length: 18, Key: 19, Access: 20}}},
 		{ID: 21, Op: ci.OpLSO, Ext: &ci.SendExt{LSO: ci.LSO{MSS: 22, Header: []byte("header")}}, Inline: []byte{}},
+		{ID: 23, Op: ci.OpFlush, Ext: &ci.SendExt{Flush: ci.Flush{Types: ci.FlushGlobal, Region: true, Length: 24}}},
 	}
 	return sends, []schema.SendHandles{{AV: schema.MakeHandle(schema.KindAV, 1, 1)}, {},
-		{MW: schema.MakeHandle(schema.KindMW, 1, 2), MR: schema.MakeHandle(schema.KindMR, 1, 3)}, {}}
+		{MW: schema.MakeHandle(schema.KindMW, 1, 2), MR: schema.MakeHandle(schema.KindMR, 1, 3)}, {}, {}}
 }
 
 // TestHeader checks the header's bytes and its validation.

@@ -35,7 +35,7 @@ import (
 //	64  uint32  EEC number
 //	68  uint16  P_Key index
 //	70  uint8   operation (ci.SendOp)
-//	71  uint8   extension: 0 none, 1 bind, 2 large send
+//	71  uint8   extension: 0 none, 1 bind, 2 large send, 3 flush
 //	72  uint32  number of elements
 //	76  uint32  number of inline bytes
 //	80  uint32  1 if the request has inline data, of 0 bytes, too
@@ -43,7 +43,8 @@ import (
 //
 // The extension for a bind is 48 bytes: uint64 handle of the MW, uint64 handle of the MR, uint64 address, uint64
 // length, uint32 key, uint32 access, uint64 0. That for a large send is uint32 MSS, uint32 length of the header, and
-// the header, padded with zeros to 8 bytes.
+// the header, padded with zeros to 8 bytes. That for a flush is uint32 types (ci.Access), uint32 length, and uint64 1
+// for the whole region, or 0.
 //
 // The reply to a post has a uint32, the number of work requests that were accepted, and a uint32 0. If it is smaller
 // than the number sent, the status is that of the first one that was not, and the body is schema.ErrorReply.
@@ -52,10 +53,12 @@ const (
 	recvFixed  = 16
 	sendFixed  = 88
 	bindFixed  = 48
+	flushFixed = 16
 	sgeSize    = 16
 	extNone    = 0
 	extBind    = 1
 	extLSO     = 2
+	extFlush   = 3
 	// PostReplySize is the size of the body of a successful reply to a post.
 	PostReplySize = 8
 )
@@ -131,6 +134,8 @@ func SendSize(w *ci.SendWR) int {
 		n += bindFixed
 	case extLSO:
 		n += 8 + roundUp(len(w.Ext.LSO.Header), 8)
+	case extFlush:
+		n += flushFixed
 	}
 	return n
 }
@@ -143,6 +148,8 @@ func extension(w *ci.SendWR) byte {
 		return extBind
 	case w.Op == ci.OpLSO:
 		return extLSO
+	case w.Op == ci.OpFlush:
+		return extFlush
 	}
 	return extNone
 }
@@ -187,6 +194,15 @@ func AppendSend(b []byte, w *ci.SendWR, h schema.SendHandles) []byte {
 		b = le.AppendUint32(b, uint32(w.Ext.LSO.MSS))
 		b = le.AppendUint32(b, uint32(len(w.Ext.LSO.Header)))
 		b = appendPadded(b, w.Ext.LSO.Header)
+	case extFlush:
+		x := &w.Ext.Flush
+		b = le.AppendUint32(b, uint32(x.Types))
+		b = le.AppendUint32(b, x.Length)
+		if x.Region {
+			b = le.AppendUint64(b, 1)
+		} else {
+			b = le.AppendUint64(b, 0)
+		}
 	}
 	return appendPadded(b, w.Inline)
 }
@@ -349,6 +365,8 @@ func (p *Posts) send(r *reader) bool {
 		p.bind(r, &w, &h)
 	case extLSO:
 		p.lso(r, &w)
+	case extFlush:
+		p.flush(r, &w)
 	default:
 		return false
 	}
@@ -391,6 +409,17 @@ func (p *Posts) lso(r *reader, w *ci.SendWR) {
 	}
 	header := r.padded(int(n))
 	p.exts = append(p.exts, ci.SendExt{LSO: ci.LSO{MSS: int(int32(le.Uint32(x))), Header: header}})
+	w.Ext = &p.exts[len(p.exts)-1]
+}
+
+func (p *Posts) flush(r *reader, w *ci.SendWR) {
+	x := r.bytes(flushFixed)
+	if r.bad || w.Op != ci.OpFlush || le.Uint64(x[8:]) > 1 {
+		r.bad = true
+		return
+	}
+	p.exts = append(p.exts, ci.SendExt{Flush: ci.Flush{Types: ci.Access(le.Uint32(x)), Length: le.Uint32(x[4:]),
+		Region: x[8] == 1}})
 	w.Ext = &p.exts[len(p.exts)-1]
 }
 

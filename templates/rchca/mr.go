@@ -22,15 +22,15 @@ type mr struct {
 func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	const verb = "PD.RegisterMR"
 	const rights = ci.RemoteRead | ci.RemoteWrite | ci.LocalWrite | ci.NotCachable
-	const optional = ci.RemoteAtomic | ci.BindWindow | ci.ZeroBased
+	const optional = ci.RemoteAtomic | ci.BindWindow | ci.ZeroBased | ci.FlushRights
 	h := p.hca
 	switch {
 	case c.Access&^(rights|optional) != 0:
 		return nil, fail(verb, ci.InvalidParameter, "unknown access right")
 	case c.Access&(ci.RemoteWrite|ci.RemoteAtomic) != 0 && c.Access&ci.LocalWrite == 0:
 		return nil, fail(verb, ci.InvalidPermission, "RemoteWrite and RemoteAtomic need LocalWrite")
-	case c.Access&ci.ZeroBased != 0:
-		return nil, fail(verb, ci.Unsupported, "zero-based regions are not claimed")
+	case c.Access&(ci.ZeroBased|ci.FlushRights) != 0:
+		return nil, fail(verb, ci.Unsupported, "zero-based regions and flushes are not claimed")
 	case ci.IsNil(c.Memory) || c.Offset > c.Memory.Len() || c.Length > c.Memory.Len()-c.Offset:
 		return nil, fail(verb, ci.InvalidParameter, "the memory is nil, or the range is outside of it")
 	}

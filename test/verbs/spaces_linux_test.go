@@ -156,7 +156,9 @@ func (s *space) pyverbs(t *testing.T, carrier string) string {
 	dir := copySuite(t, s.root)
 	r := s.use(newSocketRig(t), carrier)
 	passed, skipped := r.suite(dir)
-	return fmt.Sprintf("%d, %d skipped", passed, skipped)
+	counts := fmt.Sprintf("%d, %d skipped", passed, skipped)
+	t.Log(counts)
+	return counts
 }
 
 // programs runs programs of the matrix, and returns their number.

@@ -38,7 +38,7 @@ func New() *ci.UserLibrary {
 
 // notInUserMode are the capabilities of the HCA that queues in shared memory do not have. A fast registration names
 // storage by DMA addresses, which only consumers in the daemon have.
-const notInUserMode = ci.CapFastReg | ci.CapLSO | ci.CapIPChecksum
+const notInUserMode = ci.CapFastReg | ci.CapLSO | ci.CapIPChecksum | ci.CapFlushPersistent
 
 // postQueryCA clears the capabilities that a process with this library does not have.
 func postQueryCA(a *ci.UserQueryCA, _ *ci.UserBuffer, err error) {

@@ -204,6 +204,8 @@ func (q *qp) check(w *ci.SendWR) *ci.Error {
 	case w.Op == ci.OpSend && q.rules.Type == ci.UD:
 		v, ok := ci.UserHandle[*av](w.To.AV)
 		r.HasAV, r.QPN = ok && v.pd == q.pd && !v.destroyed.Load(), w.To.QPN
+	case w.Op == ci.OpFlush && w.Ext != nil:
+		r.HasObjects = w.Ext.Flush.IsValid()
 	case w.Op == ci.OpBindMW && w.Ext != nil:
 		r.HasObjects = q.canBindByPost(&w.Ext.Bind)
 	}

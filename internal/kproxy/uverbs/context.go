@@ -96,6 +96,11 @@ func (f *File) exQueryDevice(c *call, q *exQueryDevice, r *exQueryDeviceResp) er
 	r.Base = deviceAttr(a)
 	r.ResponseLength = uint32(min(size[exQueryDeviceResp](), c.room))
 	r.DeviceCapFlagsEx = uint64(r.Base.DeviceCapFlags)
+	for c, flag := range deviceCapsEx {
+		if a.Caps.Has(c) {
+			r.DeviceCapFlagsEx |= flag
+		}
+	}
 	return nil
 }
 
@@ -107,6 +112,9 @@ var deviceCaps = map[ci.Caps]uint32{
 	ci.CapPortActiveEvent: 1 << 10, ci.CapSystemGUID: 1 << 11,
 	ci.CapModifySRQDepth: 1 << 13, ci.CapMW1: 1 << 17, ci.CapFastReg: 1 << 21, ci.CapMW2: 1 << 24,
 }
+
+// deviceCapsEx are the flags that only ibv_query_device_ex returns.
+var deviceCapsEx = map[ci.Caps]uint64{ci.CapFlush: 1 << 38, ci.CapFlushPersistent: 1 << 39, ci.CapAtomicWrite: 1 << 40}
 
 // rnrNAK is the flag of an adapter that sends RNR NAKs, as the responder of every reliable connection does.
 const rnrNAK = 1 << 12

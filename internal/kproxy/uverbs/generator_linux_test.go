@@ -101,7 +101,8 @@ func (s *step) or(errnos ...syscall.Errno) *step {
 }
 
 // The rights of regions with boundary combinations.
-var someRights = []uint32{0, accessLocalWrite, accessKnown, accessKnown | accessOptional, accessRemoteRead,
+var someRights = []uint32{0, accessLocalWrite, accessKnown &^ accessFlushPersistent,
+	accessKnown&^accessFlushPersistent | accessOptional, accessRemoteRead,
 	accessZeroBased | accessLocalWrite, accessHugePages}
 
 // generators return valid steps for what the program has, or nil if it lacks an object.

@@ -24,12 +24,16 @@ const (
 	accessZeroBased
 	accessOnDemand
 	accessHugePages
+	accessFlushGlobal
+	accessFlushPersistent
 
 	accessOptional = 0x3ff << 20 // rights that a kernel may ignore, such as relaxed ordering
 	// accessIgnored are hints. Linux's Soft-RoCE ignores that of huge pages, too.
 	accessIgnored = accessOptional | accessHugePages
 	accessKnown   = accessLocalWrite | accessRemoteWrite | accessRemoteRead | accessRemoteAtomic | accessMWBind |
-		accessZeroBased
+		accessZeroBased | accessFlush
+
+	accessFlush = accessFlushGlobal | accessFlushPersistent
 )
 
 // access returns the rights of a region.
@@ -48,7 +52,8 @@ func access(flags uint32) (ci.Access, error) {
 func rights(flags uint32) (a ci.Access) {
 	for flag, x := range map[uint32]ci.Access{accessLocalWrite: ci.LocalWrite, accessRemoteWrite: ci.RemoteWrite,
 		accessRemoteRead: ci.RemoteRead, accessRemoteAtomic: ci.RemoteAtomic, accessMWBind: ci.BindWindow,
-		accessZeroBased: ci.ZeroBased} {
+		accessZeroBased: ci.ZeroBased, accessFlushGlobal: ci.FlushGlobal,
+		accessFlushPersistent: ci.FlushPersistent} {
 		if flags&flag != 0 {
 			a |= x
 		}
@@ -58,8 +63,8 @@ func rights(flags uint32) (a ci.Access) {
 
 // accessFlags is the inverse of rights.
 func accessFlags(a ci.Access) (flags uint32) {
-	for flag := uint32(1); flag <= accessMWBind; flag <<= 1 {
-		if a&rights(flag) != 0 {
+	for flag := uint32(1); flag <= accessFlushPersistent; flag <<= 1 {
+		if a&rights(flag&^accessZeroBased) != 0 {
 			flags |= flag
 		}
 	}

@@ -239,7 +239,9 @@ func (f *File) modifyQP(c *call, q *modifyQP, _ *none) error {
 		return err
 	}
 	if q.AttrMask&qpMaskAccess != 0 {
-		modify.Attr.Access = rights(q.QPAccessFlags &^ (accessMWBind | accessZeroBased))
+		if modify.Attr.Access, err = f.qpRights(q.QPAccessFlags); err != nil {
+			return err
+		}
 	}
 	changed, err := do[schema.Changed](f, schema.CmdModifyQP, modify)
 	if err != nil {
@@ -250,6 +252,20 @@ func (f *File) modifyQP(c *call, q *modifyQP, _ *none) error {
 		c.reply.Bell = o.bell(q.QPHandle, modify.Attr.State)
 	}
 	return nil
+}
+
+// qpRights returns the rights of a QP. Linux takes every one; an adapter without FLUSH has none for it.
+func (f *File) qpRights(flags uint32) (ci.Access, error) {
+	if flags&accessFlush != 0 {
+		a, err := f.attr()
+		if err != nil {
+			return 0, err
+		}
+		if !a.Caps.Has(ci.CapFlush) {
+			flags &^= accessFlush
+		}
+	}
+	return rights(flags &^ (accessMWBind | accessZeroBased)), nil
 }
 
 // checkPorts returns EINVAL for paths by ports that the device does not have, as Linux does for every driver

@@ -248,7 +248,7 @@ func TestIgnoredRights(t *testing.T) {
 	addr := ci.Bytes(b).Addr()
 	for flags, want := range map[uint32]syscall.Errno{accessZeroBased: 0, accessHugePages: 0,
 		accessZeroBased | accessHugePages | accessLocalWrite: 0, 1 << 29: 0, accessOnDemand: syscall.EINVAL,
-		accessHugePages << 1: syscall.EINVAL} {
+		accessFlushGlobal: 0, accessFlushPersistent: syscall.EOPNOTSUPP, accessFlushPersistent << 1: syscall.EINVAL} {
 		var mr regMRResp
 		_, errno := p.do(cmdRegMR, regMR{Response: replyAddr, Start: addr, Length: 100, HCAVA: addr, PDHandle: o.pd,
 			AccessFlags: flags}, &mr)
