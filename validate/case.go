@@ -204,4 +204,5 @@ var capNames = [...]string{
 	"Moderation", "Peek", "NotifyAfter", "ModifyWRDepth", "ModifySRQDepth", "APM", "ChangePrimaryPort",
 	"CurrentQPState", "AVPortCheck", "User", "EventHandlers", "VendorCall", "LocalMAD", "HardwareSMA", "SLForIP",
 	"ShutdownPort", "InitType", "PortActiveEvent", "SystemGUID", "PKeyCounter", "QKeyCounter",
+	"AtomicWrite", "Flush", "FlushPersistent",
 }

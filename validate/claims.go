@@ -34,7 +34,7 @@ type Claim struct {
 }
 
 // AllCaps are the capabilities of package ci.
-const AllCaps = ci.CapQKeyCounter<<1 - 1
+const AllCaps = ci.CapFlushPersistent<<1 - 1
 
 // Proves returns the capabilities that at least one case of the catalog tests.
 func (c *Catalog) Proves() ci.Caps {

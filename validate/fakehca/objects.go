@@ -52,7 +52,7 @@ func (p *pd) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	if p.destroyed {
 		return nil, fail("PD.RegisterMR", ci.InvalidPDHandle)
 	}
-	if c.Access&ci.ZeroBased != 0 {
+	if c.Access&(ci.ZeroBased|ci.FlushRights) != 0 {
 		return nil, fail("PD.RegisterMR", ci.Unsupported)
 	}
 	if c.Length == 0 {

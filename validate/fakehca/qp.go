@@ -83,7 +83,8 @@ func (q *qp) PostSend(wrs []ci.SendWR) (int, error) {
 		return 0, fail("QP.PostSend", ci.InvalidQPHandle)
 	}
 	for i, wr := range wrs {
-		if wr.Flags&(ci.SendInvalidate|ci.SendIPChecksum|ci.SendL4Checksum) != 0 || wr.Op == ci.OpLocalInv {
+		isOptional := wr.Op == ci.OpLocalInv || wr.Op == ci.OpAtomicWrite || wr.Op == ci.OpFlush
+		if wr.Flags&(ci.SendInvalidate|ci.SendIPChecksum|ci.SendL4Checksum) != 0 || isOptional {
 			return i, fail("QP.PostSend", ci.Unsupported)
 		}
 		if q.attr.State != ci.QPRTS {

@@ -25,5 +25,6 @@ func All() [][]Mutant {
 		Stale(),
 		Reread(),
 		Rules(),
+		Placement(),
 	}
 }

@@ -168,6 +168,9 @@ func (h hollowPD) RegisterMR(c ci.MRCreate) (ci.MR, error) {
 	if h.bits.Has(ci.CapZeroBased) {
 		c.Access &^= ci.ZeroBased
 	}
+	if h.bits.Has(ci.CapFlushPersistent) {
+		c.Access &^= ci.FlushPersistent
+	}
 	return h.PD.RegisterMR(c)
 }
 
@@ -278,6 +281,9 @@ func (h hollowQP) PostSend(wrs []ci.SendWR) (int, error) {
 		}
 		if h.bits.Has(ci.CapIPChecksum) {
 			w.Flags &^= ci.SendIPChecksum | ci.SendL4Checksum
+		}
+		if h.bits.Has(ci.CapAtomicWrite) && w.Op == ci.OpAtomicWrite || h.bits.Has(ci.CapFlush) && w.Op == ci.OpFlush {
+			w.Op = ci.OpNop
 		}
 		if h.bits.Has(ci.CapSendInvalidate) {
 			w.Flags &^= ci.SendInvalidate

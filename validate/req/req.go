@@ -110,7 +110,7 @@ var (
 	idForm = regexp.MustCompile(
 		`^(SAS-\d+(\.\d+)?-\d{2}|(CI|MAD|SMA|CM|WIRE)-[A-Za-z]+-\d{2}|IBTA-\d+(\.\d+)*-\d{2})$`,
 	)
-	sectionForm = regexp.MustCompile(`^(SAS \d+(\.\d+)*|IBTA \d+(\.\d+)*|RoCEv2 A\d+(\.\d+)*|CI( .+)?)$`)
+	sectionForm = regexp.MustCompile(`^(SAS \d+(\.\d+)*|IBTA A?\d+(\.\d+)*|RoCEv2 A\d+(\.\d+)*|CI( .+)?)$`)
 )
 
 // check returns an error if the requirement has an invalid field.
@@ -194,6 +194,7 @@ var groupTitles = map[string]string{
 	"IBTA 13.6":    "reliable multi-packet datagrams",
 	"IBTA 14.2":    "subnet management agent",
 	"IBTA 17.2":    "automatic path migration",
+	"IBTA A19":     "memory placement extensions",
 	"RoCEv2 A17.3": "packets",
 	"RoCEv2 A17.4": "datagrams",
 	"RoCEv2 A17.9": "congestion",

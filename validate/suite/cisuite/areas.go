@@ -41,6 +41,7 @@ var areas = []*validate.Area{
 	limitsCases,
 	rdmaCases,
 	atomicCases,
+	placementCases,
 	ucCases,
 	udCases,
 	opcodeCases,

@@ -184,6 +184,19 @@ var claims = []claim{
 		bits: ci.CapSLForIP,
 		try:  func(s *claimStage) error { _, err := s.ca.SLForIP(s.ca.Port.Num, 4420); return err },
 	},
+	{name: "atomic-write", bits: ci.CapAtomicWrite, try: func(s *claimStage) error {
+		return s.post(ci.SendWR{Op: ci.OpAtomicWrite, Flags: ci.SendSignaled, Inline: make([]byte, 8)})
+	}},
+	{name: "flush", bits: ci.CapFlush, try: func(s *claimStage) error {
+		return s.post(flush(1, ci.FlushGlobal, ci.Region{}, 0, 0))
+	}},
+	{name: "flush-global", bits: ci.CapFlush, try: func(s *claimStage) error {
+		return s.dropped(s.pd.RegisterMR(ci.MRCreate{Memory: ci.Bytes(make([]byte, 64)), Access: ci.FlushGlobal}))
+	}},
+	{name: "flush-persistent", bits: ci.CapFlush | ci.CapFlushPersistent, try: func(s *claimStage) error {
+		return s.dropped(s.pd.RegisterMR(ci.MRCreate{Memory: &persistent{Memory: ci.Bytes(make([]byte, 64))},
+			Access: ci.FlushPersistent}))
+	}},
 	{
 		name: "vendor-call",
 		bits: ci.CapVendorCall,

@@ -151,6 +151,15 @@ var proofs = []proof{
 	{name: "system-guid", bit: ci.CapSystemGUID, title: "the system image GUID, set and queried", run: caSystemGUID},
 	{name: "pkey-counter", bit: ci.CapPKeyCounter, title: "the P_Key counter, set and queried", run: pkeyCounter},
 	{name: "qkey-counter", bit: ci.CapQKeyCounter, title: "the Q_Key counter, set and queried", run: qkeyCounter},
+	{name: "atomic-write", bit: ci.CapAtomicWrite, title: "words that are stored at once", run: atomicWriteWorks},
+	{name: "flush", bit: ci.CapFlush, title: "a flush after a write", run: flushWorks},
+	{
+		name:  "flush-persistent",
+		bit:   ci.CapFlushPersistent,
+		with:  ci.CapFlush,
+		title: "a flush to persistent memory",
+		run:   persistWorks,
+	},
 }
 
 // notTested are capabilities that no case tests. There is no adapter with them on which a case could be tried.

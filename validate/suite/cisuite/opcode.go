@@ -48,6 +48,8 @@ var opForms = []opForm{
 		caps: ci.CapFastReg | ci.CapMW2},
 	{name: "fast-reg", title: "OpFastReg", op: ci.OpFastReg, rc: true, uc: true, caps: ci.CapFastReg},
 	{name: "bind-mw", title: "OpBindMW", op: ci.OpBindMW, rc: true, uc: true, caps: ci.CapMW2},
+	{name: "atomic-write", title: "OpAtomicWrite", op: ci.OpAtomicWrite, rc: true, caps: ci.CapAtomicWrite},
+	{name: "flush", title: "OpFlush", op: ci.OpFlush, rc: true, caps: ci.CapFlush},
 	{name: "unknown", title: "unknown operation 200", op: 200},
 }
 
@@ -139,7 +141,7 @@ func (f opForm) legal(typ ci.QPType) bool {
 func (f opForm) request(p *kit.Pair, id uint64) ci.SendWR {
 	w := p.A.RDMA(f.op, id, 0, 8, p.B, 64)
 	w.Flags |= f.flags
-	w.To, w.Ext = p.A.Dest, new(ci.SendExt)
+	w.To, w.Ext = p.A.Dest, &ci.SendExt{Flush: ci.Flush{Types: ci.FlushGlobal}}
 	w.Imm, w.Inv = 0x01020304, p.B.Buf.RKey
 	if f.op == ci.OpLSO {
 		w.Ext.LSO = ci.LSO{Header: make([]byte, 16), MSS: 256}

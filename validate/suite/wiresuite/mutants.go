@@ -14,7 +14,7 @@ import (
 func Mutants() []mutant.Mutant {
 	return slices.Concat(formMutants(), orderMutants(), respondMutants(), nakMutants(), dupMutants(), dropMutants(),
 		datagramMutants(), requestMutants(), reactMutants(), linkMutants(), ipMutants(), foreignMutants(),
-		unansweredMutants(), unfitMutants(), changeMutants(), migrateMutants())
+		unansweredMutants(), unfitMutants(), changeMutants(), migrateMutants(), placeMutants())
 }
 
 // leaving returns a fault in the sent packets that match selects.

@@ -374,7 +374,7 @@ var _ = nakCases.Add("wire.nak.dead", "requests after a fatal NAK", func(t *vali
 }, wireNak11, wireNak07)
 
 // reservedOps are opcodes of RC that no version of the specification defines (IBTA volume 1, table of opcodes). The
-// list omits 0x1c and 0x1d, which version 1.6 assigns to FLUSH and ATOMIC WRITE.
+// list omits those of FLUSH and ATOMIC WRITE, which wire.place.unclaimed sends to adapters without them.
 var reservedOps = []byte{0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f}
 
 var _ = nakCases.Add("wire.nak.reserved", "reserved opcodes", func(t *validate.T) {

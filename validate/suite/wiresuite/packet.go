@@ -31,6 +31,9 @@ func (p *packet) String() string {
 	if p.BTH.Opcode.HasRETH() {
 		s += fmt.Sprintf(", RETH(%#x, key %#x, %d)", p.RETH.VA, p.RETH.RKey, p.RETH.DMALen)
 	}
+	if p.BTH.Opcode.HasFETH() {
+		s += fmt.Sprintf(", FETH(types %#x, level %d)", p.FETH.Types, p.FETH.Sel)
+	}
 	if p.BTH.Opcode.HasAtomicETH() {
 		s += fmt.Sprintf(", AtomicETH(%#x, key %#x, %#x, %#x)", p.AtomicETH.VA, p.AtomicETH.RKey, p.AtomicETH.SwapAdd,
 			p.AtomicETH.Compare)

@@ -10,7 +10,7 @@ import (
 func Suite() validate.Suite {
 	played := validate.NewSuite("", respondCases, nakCases, dupCases, dropCases, datagramCases, requestCases,
 		reactCases, answers, linkCases, strangers, headers, unanswered, unfit, changes, migrateCases, counts, lanes,
-		depths)
+		placeCases, depths)
 	for i := range played.Cases {
 		c := &played.Cases[i]
 		c.Requirements = append(c.Requirements, ruleAnyForm)
