@@ -154,6 +154,7 @@ func completionPage(s *ciSource) (string, error) {
 		{ci.WCBindMW, "`QP.BindMW`, `OpBindMW`", "WCBindMW"}, {ci.WCNop, "`OpNop`", "WCNop"},
 		{ci.WCLSO, "`OpLSO`", "WCLSO"},
 		{ci.WCLocalInv, "`OpLocalInv`", "WCLocalInv"}, {ci.WCFastReg, "`OpFastReg`", "WCFastReg"},
+		{ci.WCAtomicWrite, "`OpAtomicWrite`", "WCAtomicWrite"}, {ci.WCFlush, "`OpFlush`", "WCFlush"},
 		{ci.WCRecv, "a receive, by a SEND of the peer", "WCRecv"},
 		{ci.WCRecvWrite, "a receive, by an RDMA WRITE with immediate of the peer", "WCRecvWrite"},
 	}
@@ -241,7 +242,10 @@ var otherUses = map[string]string{
 	"CapInitType":        "PortFieldInitType",
 	"CapPortActiveEvent": "EventPortActive", "CapSystemGUID": "CAAttr.SystemGUID, PortFieldSystemGUID",
 	"CapPKeyCounter": "PortAttr.PKeyErrors and its reset", "CapQKeyCounter": "PortAttr.QKeyErrors and its reset",
-	"CapMW2": "MWType2, `OpBindMW`, `OpLocalInv`", "CapFastReg": "`OpFastReg`, `OpLocalInv`",
+	"CapAtomicWrite":     "OpAtomicWrite",
+	"CapFlush":           "OpFlush and the right FlushGlobal",
+	"CapFlushPersistent": "the right FlushPersistent, for PersistentMemory; with CapFlush",
+	"CapMW2":             "MWType2, `OpBindMW`, `OpLocalInv`", "CapFastReg": "`OpFastReg`, `OpLocalInv`",
 	"CapHardwareSMA": "the adapter answers " +
 		"SMPs itself",
 }

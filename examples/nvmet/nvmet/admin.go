@@ -219,7 +219,7 @@ func (c *controller) describe(p page) {
 	p[111] = isIO
 	p[259] = maxEvents - 1
 	p[261] = 1 << 2             // extended data of Get Log Page
-	p.u16(320, 1)               // keepAliveUnit, in 100 ms
+	p.u16(320, 1)               // granularity of keep alive, in 100 ms
 	p[512], p[513] = 0x66, 0x44 // log2 of the lengths of queue entries
 	p.u16(514, uint16(c.t.cfg.Depth))
 	p.u32(536, supported|keyed|offsets)

@@ -28,12 +28,8 @@ type controller struct {
 	queues  map[uint16]*queue
 }
 
-// A host that has vanished holds memory for its keep alive time. idleTime replaces a keep alive time of 0.
-const (
-	keepAliveUnit = 100 * time.Millisecond // times are rounded up to it
-	maxKeepAlive  = time.Hour
-	idleTime      = 2 * time.Minute
-)
+// idleTime replaces a keep alive time of 0, so that a host that has vanished holds no memory.
+const idleTime = 2 * time.Minute
 
 var errKeepAlive = errors.New("the keep alive timer has expired")
 
@@ -76,8 +72,8 @@ func (c *controller) remove(q *queue) {
 
 // Offsets of fields of Connect, in the command and in its data.
 const (
-	inQueue, inSize, inKeepAlive, inCntlID, inSubsystem, inHost = 42, 44, 48, 16, 256, 512
-	isData                                                      = 1 << 16 // the offset is one in the data
+	inQueue, inSize, inCntlID, inSubsystem, inHost = 42, 44, 16, 256, 512
+	isData                                         = 1 << 16 // the offset is one in the data
 )
 
 // invalid is the end of Connect because of the field at an offset.
@@ -88,15 +84,14 @@ func (r *request) invalid(offset uint64) error {
 
 // connect creates a controller, or adds an I/O queue to one.
 func (r *request) connect(ctx context.Context) error {
-	const recordFormat, attributes, noFlowControl = 40, 46, 1 << 2
-	entries, keepAlive := int(r.u16(inSize))+1, time.Duration(r.dword(inKeepAlive/4))*time.Millisecond
+	const recordFormat, queueID, attributes, timeout = 40, inQueue, 46, 48
+	const noFlowControl = 1 << 2
+	entries := int(r.u16(inSize)) + 1
 	switch {
 	case r.u16(recordFormat) != 0:
 		return incompatibleFormat
-	case r.u16(inQueue) != r.q.id:
+	case r.u16(queueID) != r.q.id:
 		return r.invalid(inQueue)
-	case keepAlive > maxKeepAlive:
-		return r.invalid(inKeepAlive)
 	case entries < 2 || entries > r.q.entries:
 		return r.invalid(inSize)
 	}
@@ -105,7 +100,7 @@ func (r *request) connect(ctx context.Context) error {
 		return err
 	}
 	c := &controller{t: r.q.t, id: binary.LittleEndian.Uint16(data[inCntlID:]), queues: map[uint16]*queue{},
-		keepAlive: (keepAlive + keepAliveUnit - 1).Truncate(keepAliveUnit), hostID: [16]byte(data)}
+		keepAlive: time.Duration(r.dword(timeout/4)) * time.Millisecond, hostID: [16]byte(data)}
 	subsystem, ok := text(data[inSubsystem:][:nqnLen])
 	c.isDiscovery = subsystem == DiscoveryNQN
 	if !ok || !c.isDiscovery && subsystem != c.t.cfg.NQN || c.isDiscovery && r.q.id != 0 {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,18 +55,10 @@ func (f *fakeTransport) WriteFrom(_ context.Context, to rdmacm.Region, _ *rdmacm
 	return nil
 }
 
-// stopped is a clock, and a timer that does not expire.
-type stopped struct{}
-
-func (stopped) Elapsed() time.Duration                      { return 0 }
-func (stopped) AfterFunc(time.Duration, func()) clock.Timer { return stopped{} }
-func (stopped) Stop() bool                                  { return false }
-func (stopped) Reset(time.Duration) bool                    { return false }
-
 // newFakeQueue returns a queue of a new target, connected if id is not 0.
 func newFakeQueue(t *testing.T, cfg Config, id uint16) (*queue, *fakeTransport) {
 	require.NoError(t, cfg.complete())
-	target := newTarget(cfg, stopped{})
+	target := newTarget(cfg, clock.Real())
 	c, data := connectCommand(0, 32, dynamicID, cfg.NQN, 0)
 	f := &fakeTransport{memory: data}
 	admin := newQueue(target, f, connectRequest{recvSize: 32, sendSize: 31}, cfg.Logger)

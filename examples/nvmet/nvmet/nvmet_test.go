@@ -246,7 +246,6 @@ func TestConnect(t *testing.T) {
 			"queue":           {admin, func(c command, _ page) { c[42] = 1 }, connectInvalid, 42},
 			"entries":         {admin, func(c command, _ page) { c[44] = 32 }, connectInvalid, 44},
 			"one entry":       {admin, func(c command, _ page) { c[44] = 0 }, connectInvalid, 44},
-			"keep alive":      {admin, func(c command, _ page) { page(c).u32(48, 3600001) }, connectInvalid, 48},
 			"subsystem":       {admin, func(_ command, d page) { d[256]++ }, connectInvalid, isData | 256},
 			"no end":          {admin, func(_ command, d page) { copy(d[256:], long) }, connectInvalid, isData | 256},
 			"host":            {admin, func(_ command, d page) { d[512] = 0 }, connectInvalid, isData | 512},
