@@ -113,7 +113,7 @@ func TestPumpStopsCleanly(t *testing.T) {
 				}
 				rest += n
 			}
-			assert.EqualValues(t, made, int(handled.Load())+rest)
+			assert.Equal(t, made, int(handled.Load())+rest)
 			_, err := r.cq.NewPump(accesslayer.PumpConfig{Mode: mode})
 			assert.ErrorIs(t, err, ci.InvalidParameter)
 		})

@@ -147,7 +147,8 @@ func TestChurn(t *testing.T) {
 	for range n / 2 {
 		round()
 	}
-	require.Equal(t, live, []map[string]int{a.hca.Live(), b.hca.Live()})
+	now := []map[string]int{a.hca.Live(), b.hca.Live()}
+	require.Equal(t, live, now)
 	require.LessOrEqual(t, testenv.NumGoroutine(), routines)
 	after := inUse()
 	t.Logf("%d bytes in use before %d QPs, %d after", before, n, after)
@@ -193,7 +194,8 @@ func TestQuiet(t *testing.T) {
 	used = processTime(t) - used
 	t.Logf("%d quiet QPs: %v of processor time in %v", len(qps), used, watch)
 	require.Less(t, used, watch/10)
-	require.Equal(t, before, [2]map[string]uint64{a.hca.Counters(), b.hca.Counters()}, "packets moved")
+	after := [2]map[string]uint64{a.hca.Counters(), b.hca.Counters()}
+	require.Equal(t, before, after, "packets moved")
 	for _, q := range qps {
 		require.NoError(t, q.Destroy())
 	}

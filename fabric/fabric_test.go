@@ -305,7 +305,7 @@ func TestDirectedRoutes(t *testing.T) {
 		var i mad.NodeInfo
 		i.Parse(s.Data[:])
 		want := port(t, f, c.node, 0).node
-		assert.EqualValues(t, want.desc.GUID, i.NodeGUID)
+		assert.Equal(t, want.desc.GUID, i.NodeGUID)
 		assert.Equal(t, c.port, i.LocalPort)
 	}
 	for name, m := range map[string]*ci.MAD{

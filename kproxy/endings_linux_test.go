@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -70,7 +71,7 @@ func TestAfterEndings(t *testing.T) {
 						}
 						return c.err
 					})
-					require.Equal(t, calls == 1, errors.Is(err, c.err))
+					assert.Equal(t, calls == 1, errors.Is(err, c.err))
 					result <- time.Since(begun)
 				}()
 				time.Sleep(time.Second)

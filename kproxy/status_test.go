@@ -77,7 +77,7 @@ func TestStatusDocumented(t *testing.T) {
 			for field := range of.Fields() {
 				key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 				assert.NotEmpty(t, key, field.Name)
-				assert.True(t, strings.Contains(string(page), "`"+key+"`"), "docs/ddkd.md has no key %s", key)
+				assert.Contains(t, string(page), "`"+key+"`", "docs/ddkd.md has no key %s", key)
 				walk(field.Type)
 			}
 		}

@@ -1,7 +1,6 @@
 package rvt
 
 import (
-	"errors"
 	"math/rand/v2"
 	"testing"
 
@@ -61,7 +60,7 @@ func TestQueueMemoryIsLimited(t *testing.T) {
 				if err != nil {
 					require.ErrorIs(t, err, ci.InsufficientResources)
 					var e *ci.Error
-					require.True(t, errors.As(err, &e))
+					require.ErrorAs(t, err, &e)
 					assert.Contains(t, e.Detail, "Config.QueueMemory")
 					assert.Equal(t, before, used(h), "a create that fails changes nothing")
 					break

@@ -72,7 +72,7 @@ func TestDMASpace(t *testing.T) {
 		return c.upTo(&r.h.keys.dma, addr, n)
 	}
 	for _, u := range slices.Clone(runs) {
-		require.EqualValues(t, u.size, resolve(u.addr, math.MaxUint64-u.addr))
+		require.Equal(t, u.size, resolve(u.addr, math.MaxUint64-u.addr))
 		require.EqualValues(t, 1, resolve(u.addr+u.size-1, 100))
 		require.Zero(t, resolve(u.addr+u.size, 1))
 		require.Zero(t, resolve(u.addr-1, 2))

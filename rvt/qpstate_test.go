@@ -1,7 +1,6 @@
 package rvt
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -342,7 +341,7 @@ func checkModified(t *rapid.T, set ci.QPField, before, a, after *ci.QPAttr) {
 		want.State = a.State
 	}
 	want.CurrentState = want.State
-	require.Equal(t, want, *after, fmt.Sprintf("%#x", set))
+	require.Equal(t, want, *after, "%#x", set)
 }
 
 // TestPostByState posts in every state.

@@ -474,7 +474,7 @@ func TestQuantumOfInbox(t *testing.T) {
 	}
 	run := newTurn(&q.endpoint)
 	for left := n; left > 0; {
-		require.Equal(t, left, len(q.inbox.packets))
+		require.Len(t, q.inbox.packets, left)
 		q.pending.Store(false)
 		q.readInbox(run)
 		left -= min(left, turnPackets)

@@ -146,7 +146,7 @@ func TestLongestMessages(t *testing.T) {
 					require.Less(t, *most, int32(1<<23))
 					require.Zero(t, a.hca.Counters()["retries"])
 					if op == ci.OpSend {
-						require.EqualValues(t, size, b.onlyWC().Length)
+						require.Equal(t, size, b.onlyWC().Length)
 					}
 				})
 			}

@@ -1,7 +1,6 @@
 package rvt
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -209,7 +208,7 @@ func TestSupportError(t *testing.T) {
 			continue
 		}
 		var missing *SupportError
-		require.True(t, errors.As(err, &missing), "%v", err)
+		require.ErrorAs(t, err, &missing, "%v", err)
 		require.ErrorContains(t, err, tt.want)
 	}
 	c := good
@@ -334,7 +333,7 @@ func TestCreateQPErrors(t *testing.T) {
 		require.Equal(t, before, a.hca.Live())
 		if tt.want == ci.InvalidSetting {
 			var e *ci.Error
-			require.True(t, errors.As(err, &e))
+			require.ErrorAs(t, err, &e)
 			require.Equal(t, 512, e.Most.MaxInline)
 		}
 	}

@@ -178,7 +178,8 @@ func (p *preserved) restore(ctx context.Context, t *Target) (down string) {
 				}
 				down = fmt.Sprintf("port %d of HCA %d is %v", now.Num, i+1, now.State)
 				if time.Since(begin) > patience { // its link, or a subnet manager, had the time to bring it up
-					tried = raise(t, i, ca, now.Num, tried)
+					raise(t, i, ca, now.Num, tried)
+					tried = true
 				}
 			}
 		})
@@ -282,14 +283,14 @@ func restorePort(ca ci.CA, caps ci.Caps, now, old *ci.PortAttr) {
 }
 
 // raise brings a port up by what the target offers: its cable, once, or subnet management.
-func raise(t *Target, hca int, ca ci.CA, port uint8, tried bool) bool {
+func raise(t *Target, hca int, ca ci.CA, port uint8, tried bool) {
 	if !tried && hca == 0 && port == 1 && t.SetLink != nil {
 		_ = t.SetLink(true) // a link that stays down is reported
 	}
 	k := subnetTable{port: port, attr: smpPortInfo}
 	data, ok := subnet(ca, k, 0, nil)
 	if !ok {
-		return true
+		return
 	}
 	state := ci.PortState(data[portInfoState] & 0x0f)
 	data = writable(data)
@@ -302,5 +303,4 @@ func raise(t *Target, hca int, ca ci.CA, port uint8, tried bool) bool {
 		data[portInfoState] |= byte(ci.PortActive)
 	}
 	subnet(ca, k, 0, &data)
-	return true
 }

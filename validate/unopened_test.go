@@ -33,7 +33,7 @@ func TestExclusive(t *testing.T) {
 	assert.Equal(t, "driver fake is exclusive and cannot have 2 workers (use 1, or leave the number out): "+
 		"only one process can have its device open", err.Error())
 	var de *validate.DriverError
-	assert.False(t, errors.As(err, &de), "the plan is wrong, not the driver")
+	assert.NotErrorAs(t, err, &de, "the plan is wrong, not the driver")
 	p.Driver.Exclusive, p.Workers = false, 0
 	assert.Equal(t, 2, p.Driver.DefaultWorkers())
 }

@@ -108,7 +108,7 @@ func (s *stack) requestTo(to *stack, qp ci.QP, typ ci.QPType) cm.ConnectConfig {
 
 func modify(t testing.TB, qp ci.QP, c cm.Conn, states ...ci.QPState) {
 	for _, to := range states {
-		require.NoError(t, cm.Modify(qp, c, to, ci.LocalWrite|ci.RemoteWrite|ci.RemoteRead), "%v", to)
+		assert.NoError(t, cm.Modify(qp, c, to, ci.LocalWrite|ci.RemoteWrite|ci.RemoteRead), "%v", to)
 	}
 }
 

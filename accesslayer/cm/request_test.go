@@ -3,7 +3,6 @@ package cm_test
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -805,7 +804,7 @@ func TestREPRejected(t *testing.T) {
 			Reason: mad.RejConsumer})
 		var rej *cm.RejectError
 		err := <-done
-		require.True(t, errors.As(err, &rej))
+		require.ErrorAs(t, err, &rej)
 		assert.Equal(t, mad.WhichREP, rej.Message)
 		assert.ErrorContains(t, err, "consumer reject")
 		assert.Equal(t, cm.StateTimeWait, v.c.State())

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer"
@@ -439,8 +440,8 @@ func (p *pair) connect(l cm.Listener, request cm.ConnectConfig, answer cm.Accept
 func next(t testing.TB, c cm.Conn, typ cm.EventType) cm.Event {
 	t.Helper()
 	e, err := c.Next(context.Background())
-	require.NoError(t, err)
-	require.Equal(t, typ, e.Type, "%v", e.Type)
+	assert.NoError(t, err)
+	assert.Equal(t, typ, e.Type, "%v", e.Type)
 	return e
 }
 
@@ -449,9 +450,8 @@ func nextAfterDelays(t testing.TB, c cm.Conn, typ cm.EventType) cm.Event {
 	t.Helper()
 	for {
 		e, err := c.Next(context.Background())
-		require.NoError(t, err)
-		if e.Type != cm.EventDelayed {
-			require.Equal(t, typ, e.Type, "%v", e.Type)
+		if !assert.NoError(t, err) || e.Type != cm.EventDelayed {
+			assert.Equal(t, typ, e.Type, "%v", e.Type)
 			return e
 		}
 	}

@@ -2,7 +2,6 @@ package mads_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -254,7 +253,7 @@ func TestReceiveQueue(t *testing.T) {
 				if err == nil {
 					break
 				}
-				require.True(t, errors.Is(err, ci.InsufficientResources))
+				require.ErrorIs(t, err, ci.InsufficientResources)
 				synctest.Wait()
 			}
 		}

@@ -77,7 +77,7 @@ func (c *ConnConfig) private(data []byte, plain bool) []byte {
 	if plain {
 		return data
 	}
-	return append(hello{depth: uint32(c.Depth), size: uint32(c.MaxMessage)}.append(nil), data...)
+	return append(hello{depth: uint32(c.Depth), size: uint32(c.MaxMessage)}.encode(), data...)
 }
 
 // Conn is a reliable connection that carries messages in both directions and accesses the peer's memory. Dialer and

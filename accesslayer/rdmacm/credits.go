@@ -94,8 +94,8 @@ const (
 	helloMagic = 0x43446b01 // the last byte is the version
 )
 
-func (h hello) append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, helloMagic)
+func (h hello) encode() []byte {
+	b := binary.BigEndian.AppendUint32(nil, helloMagic)
 	b = binary.BigEndian.AppendUint32(b, h.depth)
 	return binary.BigEndian.AppendUint32(b, h.size)
 }

@@ -96,7 +96,7 @@ func TestCredits(t *testing.T) {
 
 func TestHello(t *testing.T) {
 	h := hello{depth: 7, size: 4096}
-	got, rest, ok, err := parseHello(append(h.append(nil), "data"...))
+	got, rest, ok, err := parseHello(append(h.encode(), "data"...))
 	require.NoError(t, err)
 	assert.True(t, ok)
 	assert.Equal(t, h, got)
@@ -106,14 +106,14 @@ func TestHello(t *testing.T) {
 	assert.False(t, ok)
 	assert.Equal(t, "something of another program", string(rest))
 	for _, bad := range []hello{{}, {depth: 1}, {size: 1}, {maxDepth + 1, 1}, {1, maxMessage + 1}} {
-		_, _, _, err := parseHello(bad.append(nil))
+		_, _, _, err := parseHello(bad.encode())
 		require.Error(t, err)
 	}
 }
 
 // FuzzHello decodes private data as a peer could send it.
 func FuzzHello(f *testing.F) {
-	f.Add(hello{32, 4096}.append(nil))
+	f.Add(hello{32, 4096}.encode())
 	f.Add(binary.BigEndian.AppendUint32(nil, helloMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, rest, ok, err := parseHello(b)

@@ -119,7 +119,7 @@ func TestStatuses(t *testing.T) {
 		assert.Equal(t, r.Status(), wrrules.NewErrors("QP.PostSend", ci.InvalidQPHandle).Of(r).Status)
 		assert.Equal(t, ci.WCLocalOpErr, r.WCStatus())
 	}
-	require.EqualValues(t, ci.UnknownError, wrrules.NumReasons.Status())
+	require.Equal(t, ci.UnknownError, wrrules.NumReasons.Status())
 	require.Nil(t, wrrules.NewErrors("QP.PostSend", ci.InvalidQPHandle).Of(wrrules.OK))
 }
 

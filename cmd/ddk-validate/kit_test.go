@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -81,9 +80,7 @@ func TestKit(t *testing.T) {
 		r, err := p.Run(t.Context())
 		require.NoError(t, err)
 		for _, x := range r.Results {
-			assert.Equal(
-				t, validate.Pass, x.Status, fmt.Sprintf("%s over %s: %+v %s", x.Case, link, x.Failures, x.Reason),
-			)
+			assert.Equal(t, validate.Pass, x.Status, "%s over %s: %+v %s", x.Case, link, x.Failures, x.Reason)
 		}
 	}
 }

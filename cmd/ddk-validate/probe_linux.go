@@ -14,15 +14,15 @@ func socketDrops(v6 bool) uint64 {
 		return snmp6Counter(string(b), "Udp6RcvbufErrors")
 	}
 	b, _ := os.ReadFile("/proc/thread-self/net/snmp")
-	return snmpCounter(string(b), "Udp:", "RcvbufErrors")
+	return udpCounter(string(b), "RcvbufErrors")
 }
 
-// snmpCounter returns a counter in the format of /proc/net/snmp: a line of names, then a line of values.
-func snmpCounter(text, protocol, name string) uint64 {
+// udpCounter returns a counter of UDP in the format of /proc/net/snmp: a line of names, then a line of values.
+func udpCounter(text, name string) uint64 {
 	var names []string
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
-		if len(fields) == 0 || fields[0] != protocol {
+		if len(fields) == 0 || fields[0] != "Udp:" {
 			continue
 		}
 		if names == nil {

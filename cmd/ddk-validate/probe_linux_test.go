@@ -19,10 +19,10 @@ func TestSNMPCounters(t *testing.T) {
 	text := "Ip: Forwarding DefaultTTL\nIp: 1 64\n" +
 		"Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 8 0 2 9 7\n" +
 		"UdpLite: RcvbufErrors\nUdpLite: 3\n"
-	assert.EqualValues(t, 7, snmpCounter(text, "Udp:", "RcvbufErrors"))
-	assert.Zero(t, snmpCounter(text, "Udp:", "Nosuch"))
-	assert.Zero(t, snmpCounter("Udp: RcvbufErrors\n", "Udp:", "RcvbufErrors"))
-	assert.Zero(t, snmpCounter("", "Udp:", "RcvbufErrors"))
+	assert.EqualValues(t, 7, udpCounter(text, "RcvbufErrors"))
+	assert.Zero(t, udpCounter(text, "Nosuch"))
+	assert.Zero(t, udpCounter("Udp: RcvbufErrors\n", "RcvbufErrors"))
+	assert.Zero(t, udpCounter("", "RcvbufErrors"))
 	assert.EqualValues(
 		t, 12, snmp6Counter("Ip6InReceives 4\nUdp6RcvbufErrors                \t12\n", "Udp6RcvbufErrors"),
 	)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -158,5 +157,5 @@ func TestThroughTwice(t *testing.T) {
 	code := cli.Main(config, []string{"run", "reference", "--through", "user", "--through", "user", "--link",
 		"network", "--profile", "minimal", "--case", "cq.create*", "--quiet"})
 	assert.Equal(t, validate.ExitCertified, code, "%s%s", out.String(), errs.String())
-	assert.True(t, strings.Contains(out.String(), "reference-through-user-through-user"), out.String())
+	assert.Contains(t, out.String(), "reference-through-user-through-user", out.String())
 }

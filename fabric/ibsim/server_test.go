@@ -296,7 +296,7 @@ func TestRequestsOfOthers(t *testing.T) {
 	p.send(request(4, 0, mad.Header{Class: mad.ClassSubnetLID, ClassVersion: 1, Method: mad.Get, TID: 1,
 		Attribute: mad.AttrSMInfo}))
 	m := manager.recv()
-	assert.EqualValues(t, mad.AttrSMInfo, binary.BigEndian.Uint16(m.mad[16:]))
+	assert.Equal(t, mad.AttrSMInfo, binary.BigEndian.Uint16(m.mad[16:]))
 	p.send(request(4, 1, mad.Header{Class: mad.ClassSubnetAdmin, Method: mad.Report, TID: 2}))
 	m = listener.recv()
 	assert.EqualValues(t, mad.Report, m.mad[offMethod])
@@ -332,7 +332,7 @@ func TestKilledManager(t *testing.T) {
 	requestOut(t, c)
 	c.Advance(s.cfg.Timeout)
 	m := master.recvThat(hasStatus)
-	assert.EqualValues(t, mad.AttrSMInfo, binary.BigEndian.Uint16(m.mad[16:]))
+	assert.Equal(t, mad.AttrSMInfo, binary.BigEndian.Uint16(m.mad[16:]))
 	master.end()
 	c.Advance(defaultWatch)
 	require.Eventually(t, func() bool { return s.Clients() == 0 && c.Pending() == 0 }, deadline, time.Millisecond,

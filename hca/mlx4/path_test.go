@@ -1,7 +1,6 @@
 package mlx4
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,6 +30,6 @@ func TestSchedule(t *testing.T) {
 		p := &port{num: x.port, caps: fw.PortCaps{Link: x.link}}
 		b := make([]byte, prm.PathSize)
 		p.encodePath(b, &ci.Path{AV: ci.AVAttr{SL: x.level}}, &qp{num: x.num, service: prm.ServiceMLX})
-		assert.Equal(t, x.want, prm.PathSchedule.Get(b), fmt.Sprintf("%+v", x))
+		assert.Equal(t, x.want, prm.PathSchedule.Get(b), "%+v", x)
 	}
 }

@@ -89,7 +89,7 @@ func FuzzPoll(f *testing.F) {
 			delete(open, wc[0].ID)
 		}
 		for range numBad {
-			assert.EqualValues(t, ci.EventCQError, (<-events).Type)
+			assert.Equal(t, ci.EventCQError, (<-events).Type)
 		}
 		o.close(t, qps[0], qps[1], qps[2], srq, cq)
 	})
@@ -141,7 +141,7 @@ func TestLongMessage(t *testing.T) {
 			require.Equal(t, tt.want, wc[0].Status, "%s, %d", name, index)
 			if tt.want != ci.WCSuccess {
 				require.Zero(t, wc[0].Length)
-				require.EqualValues(t, ci.EventCQError, (<-events).Type)
+				require.Equal(t, ci.EventCQError, (<-events).Type)
 			}
 		}
 		require.NoError(t, q.Destroy())
@@ -205,7 +205,7 @@ func lieAboutSends(t *testing.T, m *model.Model, cqn uint32, cq ci.CQ, q ci.QP, 
 			isBad()
 			continue
 		}
-		require.EqualValues(t, sge.Length, wc[0].Length, "%+v", tt)
+		require.Equal(t, sge.Length, wc[0].Length, "%+v", tt)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestWrongSend(t *testing.T) {
 	require.NoError(t, q.Modify(ci.ToRTS{RetryCount: 7, RNRRetry: 7}.For(ci.RC)))
 	require.NoError(t, q.Modify(ci.QPFieldState, ci.QPAttr{State: ci.QPSQD}))
 	lieAboutSends(t, o.m, mlx4.HardwareCQ(cq), cq, q, o.sge()[0], func() {
-		require.EqualValues(t, ci.EventCQError, (<-events).Type)
+		require.Equal(t, ci.EventCQError, (<-events).Type)
 	})
 	require.Empty(t, events)
 	o.close(t, q, cq)
@@ -261,7 +261,7 @@ func TestShortDatagram(t *testing.T) {
 			continue
 		}
 		require.Equal(t, ci.WCGeneralErr, wc[0].Status, "%d bytes", length)
-		require.EqualValues(t, ci.EventCQError, (<-events).Type)
+		require.Equal(t, ci.EventCQError, (<-events).Type)
 	}
 	require.Empty(t, events)
 	o.close(t, q, cq)

@@ -175,7 +175,8 @@ func (p *port) queryEthernet(ctx context.Context, a *ci.PortAttr) error {
 	a.MaxMTU = c.IBMTU
 	a.MTU = roceMTU(p.ethernetMTU(), c.IBMTU)
 	a.MaxVLs = 1
-	a.WidthActive, a.SpeedActive, a.SpeedExt = roceSpeed(c.Speed)
+	a.SpeedActive = qdr
+	a.WidthActive, a.SpeedExt = roceLanes(c.Speed)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a.GIDs, a.PKeys = slices.Clone(p.gids), slices.Clone(p.pkeys)
@@ -183,20 +184,23 @@ func (p *port) queryEthernet(ctx context.Context, a *ci.PortAttr) error {
 	return nil
 }
 
-// roceSpeed returns the width and the speed, in codes of IBTA, for a speed of Ethernet (linux ib main.c,
+// qdr is the code of IBTA for 10 Gb/s a lane, the speed of Ethernet ports.
+const qdr = 4
+
+// roceLanes returns the width and the extended speed, in codes of IBTA, for a speed of Ethernet (linux ib main.c,
 // eth_link_query_port).
-func roceSpeed(code uint8) (width, speed, ext uint8) {
+func roceLanes(code uint8) (width, ext uint8) {
 	const (
 		oneLane, fourLanes = 1, 2
-		qdr, fdr           = 4, 1 // 10 and 14 Gb/s
+		fdr                = 1 // 14 Gb/s
 	)
 	switch code {
 	case prm.Speed40G:
-		return fourLanes, qdr, 0
+		return fourLanes, 0
 	case prm.Speed56G:
-		return fourLanes, qdr, fdr
+		return fourLanes, fdr
 	}
-	return oneLane, qdr, 0
+	return oneLane, 0
 }
 
 // ethernetMTU returns the MTU of the network, as far as the port has it.

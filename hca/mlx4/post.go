@@ -3,6 +3,7 @@ package mlx4
 import (
 	"ciddk/ci"
 	"ciddk/ci/wrrules"
+	"ciddk/internal/mlx4/prm"
 	"ciddk/internal/mlx4/queue"
 )
 
@@ -86,7 +87,8 @@ func (q *qp) write(wr *ci.SendWR) (uint32, error) {
 		v := a.now.Load()
 		isBad = v.isBad || v.attr.Port != uint8(q.onPort.Load())
 		if q.create.Type != ci.UD {
-			opcode, units, ok := q.encodeManagement(q.sq.Next(), wr, v)
+			units, ok := q.encodeManagement(q.sq.Next(), wr, v)
+			opcode := uint8(prm.WQESend)
 			if !ok || isBad {
 				opcode = badOpcode
 			}

@@ -74,9 +74,9 @@ func (p *pd) CreateSpecialQP(num uint8, c ci.QPCreate) (ci.QP, error) {
 }
 
 // encodeManagement writes a datagram of QP0 or QP1 with its headers. It reports false for one that cannot be sent.
-func (q *qp) encodeManagement(slot []byte, wr *ci.SendWR, v *vector) (opcode uint8, units int, ok bool) {
+func (q *qp) encodeManagement(slot []byte, wr *ci.SendWR, v *vector) (units int, ok bool) {
 	if wr.Flags&ci.SendImmediate != 0 || wr.Inline != nil {
-		return prm.WQESend, 1, false
+		return 1, false
 	}
 	p := q.hca.port(v.attr.Port)
 	index := wr.To.PKeyIndex
@@ -85,7 +85,7 @@ func (q *qp) encodeManagement(slot []byte, wr *ci.SendWR, v *vector) (opcode uin
 	}
 	key, hasKey := p.pkey(index)
 	if !hasKey {
-		return prm.WQESend, 1, false
+		return 1, false
 	}
 	var length int
 	for _, s := range wr.SGL {
@@ -115,7 +115,7 @@ func (q *qp) encodeManagement(slot []byte, wr *ci.SendWR, v *vector) (opcode uin
 			prm.MLXSLR.Put(ctrl, 1)
 		}
 	}
-	return prm.WQESend, at / prm.CtrlSegment, true
+	return at / prm.CtrlSegment, true
 }
 
 const permissiveLID = 0xffff

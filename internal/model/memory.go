@@ -453,8 +453,8 @@ func gather(ps []piece) (out []datum) {
 	return out
 }
 
-// scatter writes data to pieces and returns how many bytes fit.
-func scatter(ps []piece, data []datum) int {
+// scatter writes as much of data to pieces as fits.
+func scatter(ps []piece, data []datum) {
 	k := 0
 	for _, p := range ps {
 		for i := p.off; i < p.off+p.n && k < len(data); i++ {
@@ -468,7 +468,6 @@ func scatter(ps []piece, data []datum) int {
 			k++
 		}
 	}
-	return k
 }
 
 // forget makes pieces unspecified: those of an operation that failed, which may have been written in part.

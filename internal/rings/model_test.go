@@ -133,7 +133,7 @@ func drawSend(t *rapid.T, sge, inline int) (ci.SendWR, rvt.Work) {
 
 // same compares works. Objects must be identical. Empty and nil lists are equal.
 func same(t require.TestingT, want, got *rvt.Work) {
-	require.True(t, want.AV == got.AV)
+	require.Same(t, want.AV, got.AV)
 	a, b := *want, *got
 	a.AV, b.AV = nil, nil
 	require.Equal(t, append([]ci.SGE{}, a.SGL...), append([]ci.SGE{}, b.SGL...))
@@ -142,8 +142,8 @@ func same(t require.TestingT, want, got *rvt.Work) {
 	a.Inline, b.Inline = nil, nil
 	require.Equal(t, a.Ext == nil, b.Ext == nil)
 	if a.Ext != nil {
-		require.True(t, a.Ext.MR == b.Ext.MR)
-		require.True(t, a.Ext.MW == b.Ext.MW)
+		require.Same(t, a.Ext.MR, b.Ext.MR)
+		require.Same(t, a.Ext.MW, b.Ext.MW)
 		x, y := *a.Ext, *b.Ext
 		x.MR, y.MR = nil, nil
 		x.MW, y.MW = nil, nil

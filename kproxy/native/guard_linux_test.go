@@ -1,7 +1,6 @@
 package native
 
 import (
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -112,5 +111,5 @@ func TestUnguarded(t *testing.T) {
 	to.Discard(files)
 	require.NoError(t, to.Close())
 	_, _, err = to.Recv(make([]byte, 10))
-	assert.True(t, errors.Is(err, net.ErrClosed), "%v", err)
+	assert.ErrorIs(t, err, net.ErrClosed, "%v", err)
 }

@@ -73,7 +73,7 @@ func (m *manager) raw(q *mad.SMP) (r mad.SMP, ok bool) {
 	}
 	r.Parse(out[:])
 	require.Equal(m.t, mad.GetResp, r.Method)
-	require.EqualValues(m.t, q.TID, r.TID)
+	require.Equal(m.t, q.TID, r.TID)
 	require.Equal(m.t, q.Attribute, r.Attribute)
 	return r, true
 }
@@ -234,7 +234,7 @@ func TestPortInfoDisable(t *testing.T) {
 	status, now := m.set(p)
 	require.Zero(t, status)
 	assert.EqualValues(t, ci.PortDown, now.State)
-	assert.EqualValues(t, sma.PhysDisabled, now.PhysState)
+	assert.Equal(t, sma.PhysDisabled, now.PhysState)
 	m.event(ci.EventPortDown)
 	p.PhysState = sma.PhysPolling
 	status, now = m.set(p)

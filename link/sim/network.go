@@ -115,20 +115,19 @@ func (n *Network) join(s *socket, a netip.Addr) error {
 	return nil
 }
 
-// leave undoes a join. It returns false if there was none.
-func (n *Network) leave(s *socket, a netip.Addr) bool {
+// leave undoes a join, if there was one.
+func (n *Network) leave(s *socket, a netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	i := slices.Index(n.members[a], s)
 	if i < 0 {
-		return false
+		return
 	}
 	// A new slice: send reads the old one without the lock.
 	n.members[a] = slices.Concat(n.members[a][:i], n.members[a][i+1:])
 	if len(n.members[a]) == 0 {
 		delete(n.members, a)
 	}
-	return true
 }
 
 // send takes datagrams in, which leave together. They are the network's from then on.

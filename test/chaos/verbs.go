@@ -34,7 +34,7 @@ func (b *bench) step(a *actor, other *bench) {
 	case 8, 9, 10, 11, 12:
 		b.postSend(a, other)
 	case 13, 14, 15:
-		b.postRecv(a, other)
+		b.postRecv(a)
 	case 16, 17, 18, 19, 20:
 		if cq := of[ci.CQ](a, b, b, cqs); cq != nil {
 			b.poll(cq, r.IntN(20))
@@ -323,7 +323,7 @@ func (b *bench) pages(a *actor) []uint64 {
 }
 
 // postRecv posts receives to a QP or SRQ.
-func (b *bench) postRecv(a *actor, other *bench) {
+func (b *bench) postRecv(a *actor) {
 	wrs := make([]ci.RecvWR, a.rnd.IntN(5))
 	for i := range wrs {
 		wrs[i] = ci.RecvWR{ID: b.id(), SGL: b.sgl(a)}

@@ -300,6 +300,6 @@ func (l *lab) waitPerftest(t *testing.T, ctx context.Context, p pairing, s *gues
 	}
 	if err := l.linux.WaitListen(ctx, tcpPort); err != nil {
 		_, why := s.Wait()
-		require.NoError(t, err, why)
+		require.NoError(t, err, "%v", why)
 	}
 }

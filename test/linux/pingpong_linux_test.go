@@ -136,7 +136,7 @@ func (l *lab) play(t *testing.T, rec *recording, g game, linuxServes bool) {
 		if err := server.WaitListen(ctx, tcpPort); err != nil {
 			cancel()
 			_, why := s.Wait()
-			require.NoError(t, err, why)
+			require.NoError(t, err, "%v", why)
 		}
 		c, err := client.Start(ctx, call...)
 		require.NoError(t, err)

@@ -201,6 +201,6 @@ func (s *space) known(t *testing.T, bin string) {
 			}
 		}
 		assert.ElementsMatch(t, want, found, "calls=%s: %s", calls, out)
-		assert.Equal(t, 2, len(rep.Results), "%s", out)
+		assert.Len(t, rep.Results, 2, "%s", out)
 	}
 }

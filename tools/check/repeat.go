@@ -103,7 +103,7 @@ func (o repetition) repeat(ctx context.Context, r *runner) error {
 		return err
 	}
 	commit := "-"
-	if words, err := r.output(ctx, nil, "git", "describe", "--always", "--dirty"); err == nil && len(words) == 1 {
+	if words, err := r.output(ctx, "git", "describe", "--always", "--dirty"); err == nil && len(words) == 1 {
 		commit = words[0]
 	}
 	dir, err := os.MkdirTemp("", "ddk-repeat-")

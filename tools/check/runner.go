@@ -175,8 +175,8 @@ func (r *runner) do(ctx context.Context, env []string, name string, args ...stri
 }
 
 // output runs a program and returns the words of its standard output.
-func (r *runner) output(ctx context.Context, env []string, name string, args ...string) ([]string, error) {
-	c := r.command(ctx, env, name, args...)
+func (r *runner) output(ctx context.Context, name string, args ...string) ([]string, error) {
+	c := r.command(ctx, nil, name, args...)
 	var b bytes.Buffer
 	c.Stdout, c.Stderr = &b, r.out
 	if err := r.run(c); err != nil {

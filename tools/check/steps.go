@@ -87,11 +87,11 @@ func format(ctx context.Context, r *runner) error {
 	if err != nil {
 		return err
 	}
-	goroot, err := r.output(ctx, nil, "go", "env", "GOROOT")
+	goroot, err := r.output(ctx, "go", "env", "GOROOT")
 	if err != nil {
 		return err
 	}
-	bad, err := r.output(ctx, nil, filepath.Join(strings.Join(goroot, " "), "bin", "gofmt"),
+	bad, err := r.output(ctx, filepath.Join(strings.Join(goroot, " "), "bin", "gofmt"),
 		append([]string{"-l", "-s"}, files...)...)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (r *runner) packagesWithout(ctx context.Context, folders []string) ([]strin
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.output(ctx, nil, "go", "list", "./...")
+	all, err := r.output(ctx, "go", "list", "./...")
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func race(ctx context.Context, r *runner) error {
 
 // canRace returns a skip if the race detector cannot run.
 func (r *runner) canRace(ctx context.Context) error {
-	cc, err := r.output(ctx, nil, "go", "env", "CC")
+	cc, err := r.output(ctx, "go", "env", "CC")
 	if err != nil {
 		return err
 	}
@@ -252,7 +252,7 @@ func usb(ctx context.Context, r *runner) error {
 	if err := r.canRace(ctx); err != nil {
 		return skip("libusb needs a C compiler and there is none; install gcc or clang")
 	}
-	if _, err := r.output(ctx, nil, "pkg-config", "--modversion", "libusb-1.0"); err != nil {
+	if _, err := r.output(ctx, "pkg-config", "--modversion", "libusb-1.0"); err != nil {
 		return skip("pkg-config does not find libusb; install libusb-1.0-0-dev and pkg-config")
 	}
 	if err := r.do(ctx, nil, "go", append([]string{"vet", "-tags", "usb"},
@@ -287,7 +287,7 @@ func lint(ctx context.Context, r *runner) error {
 		return err
 	}
 	if bin, err := exec.LookPath("golangci-lint"); err == nil {
-		if v, err := r.output(ctx, nil, bin, "version", "--short"); err == nil && len(v) > 0 &&
+		if v, err := r.output(ctx, bin, "version", "--short"); err == nil && len(v) > 0 &&
 			strings.TrimPrefix(v[0], "v") == linterVersion {
 			return r.do(ctx, nil, bin, "run", "./...")
 		}

@@ -1,9 +1,9 @@
 package ladder_test
 
 import (
-	"errors"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"ciddk/accesslayer/cm"
@@ -64,7 +64,7 @@ var scenes = []scene{
 					defer close(come)
 					e.qpEvent(ci.EventQPComm, "EventQPComm")
 					e.call("Established")
-					require.NoError(w.t, e.connection().Established())
+					assert.NoError(w.t, e.connection().Established())
 				}()
 				e.accept(0)
 				e.complete(ci.WCRecv)
@@ -92,7 +92,7 @@ var scenes = []scene{
 					e.call("Connect")
 					_, err := e.cm.Connect(w.t.Context(), e.ask())
 					var rej *cm.RejectError
-					require.True(w.t, errors.As(err, &rej), "%v", err)
+					require.ErrorAs(w.t, err, &rej, "%v", err)
 					require.Equal(w.t, want, rej.Reason)
 					e.happens("RejectError")
 					pass(20 * time.Millisecond)

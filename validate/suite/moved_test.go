@@ -3,7 +3,6 @@ package suite_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -34,7 +33,7 @@ func TestMoved(t *testing.T) {
 					sources[folder] += string(b)
 				}
 			}
-			assert.Regexp(t, regexp.MustCompile(`(?m)^func Test`+name+`\(`), sources[folder], m.ID)
+			assert.Regexp(t, `(?m)^func Test`+name+`\(`, sources[folder], m.ID)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 // Errors: as of Connect; ErrQPFailed, which ID.Err returns as well: the peer may send before its RTU arrives, and an
 // invalid request of the peer took the QP to Error.
 func (i *ID) Accept(ctx context.Context, cfg ConnParam) error {
-	_, err := i.await(ctx, opAccept, func(report func(Event)) (*step, error) { return i.accept(&cfg, report) })
+	err := i.await(ctx, opAccept, func(report func(Event)) (*step, error) { return i.accept(&cfg, report) })
 	return err
 }
 

@@ -88,7 +88,7 @@ func number(verb, name string, n, usual, limit int) (uint8, error) {
 // Errors: *cm.RejectError, *cm.LookupError, cm.ErrTimeout, the context's; errors of moving the QP: the peer is
 // informed, and the QP is in Error or cannot be used any more.
 func (i *ID) Connect(ctx context.Context, cfg ConnParam) error {
-	_, err := i.await(ctx, opConnect, func(report func(Event)) (*step, error) { return i.connect(&cfg, report) })
+	err := i.await(ctx, opConnect, func(report func(Event)) (*step, error) { return i.connect(&cfg, report) })
 	return err
 }
 

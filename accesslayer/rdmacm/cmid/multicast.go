@@ -80,7 +80,7 @@ func (g *Group) Peer() Peer {
 // of the subnet administrator, the context's.
 func (i *ID) Join(ctx context.Context, group netip.Addr, cfg JoinConfig) (*Group, error) {
 	var g *Group
-	_, err := i.await(ctx, opJoin, func(report func(Event)) (s *step, err error) {
+	err := i.await(ctx, opJoin, func(report func(Event)) (s *step, err error) {
 		if g, err = i.join(group, cfg, report); err != nil {
 			return nil, err
 		}

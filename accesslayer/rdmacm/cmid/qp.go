@@ -8,7 +8,6 @@ import (
 	"ciddk/accesslayer"
 	"ciddk/accesslayer/cm"
 	"ciddk/accesslayer/rdmacm/internal/failure"
-	"ciddk/accesslayer/rdmacm/resolve"
 	"ciddk/ci"
 )
 
@@ -44,7 +43,7 @@ func (i *ID) CreateQP(cfg QPConfig) error {
 }
 
 func (i *ID) createQP(cfg QPConfig) error {
-	if _, err := i.withoutQP("CreateQP"); err != nil {
+	if err := i.withoutQP("CreateQP"); err != nil {
 		return err
 	}
 	pd := cfg.PD
@@ -133,7 +132,7 @@ func (i *ID) useQP(qp ci.QP, access ci.Access) error {
 	if ci.IsNil(qp) {
 		return failure.Invalid("ID.UseQP", "the QP is nil")
 	}
-	if _, err := i.withoutQP("UseQP"); err != nil {
+	if err := i.withoutQP("UseQP"); err != nil {
 		return err
 	}
 	attr, err := qp.Query()
@@ -147,19 +146,20 @@ func (i *ID) useQP(qp ci.QP, access ci.Access) error {
 	return i.takeQP(qp, nil, access, nil)
 }
 
-func (i *ID) withoutQP(verb string) (resolve.Source, error) {
+func (i *ID) withoutQP(verb string) error {
 	i.mu.Lock()
 	has, s := i.qp != nil, i.state
 	i.mu.Unlock()
 	switch {
 	case s == closed:
-		return resolve.Source{}, net.ErrClosed
+		return net.ErrClosed
 	case has:
-		return resolve.Source{}, failure.InvalidState("ID."+verb, "the ID has a QP")
+		return failure.InvalidState("ID."+verb, "the ID has a QP")
 	case s > routeResolved && s != requested:
-		return resolve.Source{}, failure.InvalidState("ID."+verb, "the ID is in the state: %v", s)
+		return failure.InvalidState("ID."+verb, "the ID is in the state: %v", s)
 	}
-	return i.placed(verb)
+	_, err := i.placed(verb)
+	return err
 }
 
 // takeQP moves a QP to the state in which receives can be posted, and makes it the ID's.

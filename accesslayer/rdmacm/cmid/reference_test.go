@@ -612,7 +612,7 @@ func TestStates(t *testing.T) {
 		ci.InvalidParameter)
 	assert.ErrorIs(t, id.Connect(ctx, cmid.ConnParam{Retries: 8}), ci.InvalidParameter)
 	assert.ErrorIs(t, id.Connect(ctx, cmid.ConnParam{ResponderResources: 1 << 20}), ci.InvalidParameter)
-	assert.Nil(t, id.Err())
+	assert.NoError(t, id.Err())
 
 	ln, err := s.M.Listen(ap("10.66.0.1:7174"), cmid.ListenConfig{})
 	require.NoError(t, err)

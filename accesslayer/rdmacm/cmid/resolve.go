@@ -107,7 +107,7 @@ func (i *ID) query() resolve.Query {
 // see Source. An ID that is not bound gets a free port. ResolveAddr may be called again before Connect, but for an ID
 // with a QP the result must be the same HCA. Errors: those of Resolver.ResolveAddr, the context's.
 func (i *ID) ResolveAddr(ctx context.Context, remote netip.AddrPort) error {
-	_, err := i.await(ctx, opResolveAddr, func(report func(Event)) (*step, error) {
+	err := i.await(ctx, opResolveAddr, func(report func(Event)) (*step, error) {
 		return i.resolveAddr(remote, 0, report)
 	})
 	return err
@@ -173,7 +173,7 @@ func (i *ID) setSource(remote netip.AddrPort, src resolve.Source) error {
 
 // ResolveRoute finds the path: see Path. Errors: those of Resolver.ResolveRoute, the context's.
 func (i *ID) ResolveRoute(ctx context.Context) error {
-	_, err := i.await(ctx, opResolveRoute, func(report func(Event)) (*step, error) {
+	err := i.await(ctx, opResolveRoute, func(report func(Event)) (*step, error) {
 		return i.resolveRoute(0, report)
 	})
 	return err

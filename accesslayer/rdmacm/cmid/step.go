@@ -76,14 +76,14 @@ func (s *step) release() {
 
 // await starts a step and waits for its result. When ctx ends, the step is cancelled. start returns no step if the
 // operation was completed at once.
-func (i *ID) await(ctx context.Context, op string, start func(report func(Event)) (*step, error)) (Event, error) {
+func (i *ID) await(ctx context.Context, op string, start func(report func(Event)) (*step, error)) error {
 	if err := ctx.Err(); err != nil {
-		return Event{}, i.fail(op, err)
+		return i.fail(op, err)
 	}
 	result := make(chan Event, 1)
 	s, err := start(func(e Event) { result <- e })
 	if err != nil || s == nil {
-		return Event{}, err
+		return err
 	}
 	var e Event
 	select {
@@ -92,7 +92,7 @@ func (i *ID) await(ctx context.Context, op string, start func(report func(Event)
 		s.cancel(ctx.Err())
 		e = <-result
 	}
-	return e, e.Err
+	return e.Err
 }
 
 // resultType returns ok for a step that succeeded, and failed for any error.

@@ -236,7 +236,7 @@ func (m *model) check() {
 		delete(got, x.id)
 		x.want = nil
 	}
-	require.Zero(m.t, len(got), "events of closed IDs")
+	require.Empty(m.t, got, "events of closed IDs")
 }
 
 // TestStepsModel starts, completes and ends steps in random orders. Each step ends once, with the event that belongs to

@@ -82,7 +82,7 @@ func resolved(t *testing.T, m *cmid.Manager, c *cmid.EventChannel, to netip.Addr
 	id, err := m.NewID(cmid.IDConfig{Events: c})
 	require.NoError(t, err)
 	require.NoError(t, id.StartResolveAddr(to, time.Second))
-	assert.True(t, id == next(t, c, cmid.EventAddrResolved).ID)
+	assert.Same(t, id, next(t, c, cmid.EventAddrResolved).ID)
 	require.NoError(t, id.StartResolveRoute(time.Second))
 	next(t, c, cmid.EventRouteResolved)
 	require.NoError(t, id.CreateQP(cmid.QPConfig{}))
@@ -111,14 +111,14 @@ func TestSteps(t *testing.T) {
 		require.NoError(t, id.StartConnect(cmid.ConnParam{Private: []byte("hello")}))
 		require.ErrorIs(t, id.StartConnect(cmid.ConnParam{}), ci.InvalidState, "one step at a time")
 		e := next(t, cb, cmid.EventConnectRequest)
-		assert.True(t, ln == e.Listener)
+		assert.Same(t, ln, e.Listener)
 		assert.Equal(t, "hello", string(e.Private[:5]))
 		peer := e.ID
 		require.NoError(t, peer.CreateQP(cmid.QPConfig{}))
 		require.NoError(t, peer.StartAccept(cmid.ConnParam{Private: []byte("welcome")}))
 		e = next(t, ca, cmid.EventEstablished)
 		assert.Equal(t, "welcome", string(e.Private[:7]))
-		assert.True(t, peer == next(t, cb, cmid.EventEstablished).ID)
+		assert.Same(t, peer, next(t, cb, cmid.EventEstablished).ID)
 		next(t, cb, cmid.EventReadyToUse)
 		requireNone(t, ca)
 		requireNone(t, cb)
@@ -150,7 +150,7 @@ func TestSteps(t *testing.T) {
 			if e.ID == third {
 				reasons[0] = reject.Reason
 			} else {
-				require.True(t, e.ID == fourth)
+				require.Same(t, e.ID, fourth)
 				reasons[1] = reject.Reason
 			}
 		}
@@ -199,7 +199,7 @@ func TestOwnQPSteps(t *testing.T) {
 		e := next(t, c, cmid.EventConnectRequest)
 		require.NoError(t, e.ID.CreateQP(cmid.QPConfig{}))
 		require.NoError(t, e.ID.StartAccept(cmid.ConnParam{}))
-		assert.True(t, id == next(t, c, cmid.EventConnectResponse).ID)
+		assert.Same(t, id, next(t, c, cmid.EventConnectResponse).ID)
 		requireNone(t, c)
 		for _, to := range []ci.QPState{ci.QPRTR, ci.QPRTS} {
 			set, attr, err := id.QPAttr(to)
@@ -207,15 +207,15 @@ func TestOwnQPSteps(t *testing.T) {
 			require.NoError(t, qp.Modify(set, attr))
 		}
 		require.NoError(t, id.Establish())
-		assert.True(t, e.ID == next(t, c, cmid.EventEstablished).ID)
+		assert.Same(t, e.ID, next(t, c, cmid.EventEstablished).ID)
 		next(t, c, cmid.EventReadyToUse)
 
 		// The peer disconnects: the DREQ is not answered before the caller's QP is in Error, by StartDisconnect.
 		require.NoError(t, e.ID.StartDisconnect())
-		assert.True(t, id == next(t, c, cmid.EventDisconnected).ID)
+		assert.Same(t, id, next(t, c, cmid.EventDisconnected).ID)
 		requireNone(t, c)
 		require.NoError(t, id.StartDisconnect())
-		assert.True(t, e.ID == next(t, c, cmid.EventDisconnected).ID)
+		assert.Same(t, e.ID, next(t, c, cmid.EventDisconnected).ID)
 
 		// Disconnect before Establish rejects the reply.
 		again := resolved(t, a.m, cmid.NewEventChannel(nil), ap("10.66.0.2:7"))
@@ -277,7 +277,7 @@ func TestDatagramSteps(t *testing.T) {
 
 		g, err := e.ID.StartJoin(netip.MustParseAddr("239.1.2.3"), cmid.JoinConfig{})
 		require.NoError(t, err)
-		assert.True(t, g == next(t, cb, cmid.EventGroupJoined).Group)
+		assert.Same(t, g, next(t, cb, cmid.EventGroupJoined).Group)
 		_, err = id.StartJoin(netip.MustParseAddr("239.1.2.3"), cmid.JoinConfig{})
 		require.ErrorIs(t, err, ci.InvalidState, "no QP")
 		g2, err := id.StartJoin(netip.MustParseAddr("239.1.2.3"), cmid.JoinConfig{NoAttach: true})
@@ -307,7 +307,7 @@ func TestAck(t *testing.T) {
 		require.NoError(t, other.StartResolveAddr(ap("10.66.0.9:7"), 0))
 		e, ok := c.TryNext()
 		require.True(t, ok)
-		require.True(t, id == e.ID)
+		require.Same(t, id, e.ID)
 		done := make(chan error, 1)
 		go func() { done <- id.Close() }()
 		synctest.Wait()
@@ -317,7 +317,7 @@ func TestAck(t *testing.T) {
 		e.Ack()
 		e, ok = c.TryNext()
 		require.True(t, ok)
-		assert.True(t, other == e.ID, "the other event of the closed ID was discarded")
+		assert.Same(t, other, e.ID, "the other event of the closed ID was discarded")
 		e.Ack()
 		require.NoError(t, other.Close())
 		require.ErrorIs(t, id.Migrate(c), net.ErrClosed)
@@ -340,8 +340,8 @@ func TestMigrate(t *testing.T) {
 		}
 		require.NoError(t, ids[0].Migrate(to))
 		assert.Equal(t, 1, ready)
-		assert.True(t, ids[0] == next(t, to, cmid.EventAddrResolved).ID)
-		assert.True(t, ids[1] == next(t, from, cmid.EventAddrResolved).ID)
+		assert.Same(t, ids[0], next(t, to, cmid.EventAddrResolved).ID)
+		assert.Same(t, ids[1], next(t, from, cmid.EventAddrResolved).ID)
 		require.NoError(t, ids[0].StartResolveRoute(0))
 		next(t, to, cmid.EventRouteResolved)
 		require.ErrorIs(t, ids[0].Migrate(nil), ci.InvalidParameter)

@@ -28,10 +28,10 @@ const (
 	binaryLen = 56
 )
 
-// appendText appends the form used over TCP: fields in hexadecimal of fixed width, each followed by a colon, and a NUL.
+// text returns the form used over TCP: fields in hexadecimal of fixed width, each followed by a colon, and a NUL.
 // Each byte of the GID is a field.
-func (d Dest) appendText(b []byte) []byte {
-	b = fmt.Appendf(b, "%04x:%04x:%06x:%06x:%08x:%016x:", uint16(d.LID), d.OutReads, uint32(d.QPN)&0xffffff,
+func (d Dest) text() []byte {
+	b := fmt.Appendf(nil, "%04x:%04x:%06x:%06x:%08x:%016x:", uint16(d.LID), d.OutReads, uint32(d.QPN)&0xffffff,
 		uint32(d.PSN)&0xffffff,
 		uint32(d.RKey), d.VAddr)
 	for _, x := range d.GID {
@@ -73,15 +73,15 @@ func parseText(b []byte) (d Dest, err error) {
 	return d, nil
 }
 
-// appendBinary appends the form used over RDMA CM.
+// binary returns the form used over RDMA CM.
 //
 //	byte  0:4   LID              byte 20:4   padding
 //	byte  4:4   number of reads  byte 24:8   address
 //	byte  8:4   QPN              byte 32:16  GID
 //	byte 12:4   PSN              byte 48:4   SRQ number
 //	byte 16:4   R_Key            byte 52:4   GID index
-func (d Dest) appendBinary(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(d.LID))
+func (d Dest) binary() []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(d.LID))
 	b = binary.BigEndian.AppendUint32(b, uint32(d.OutReads))
 	b = binary.BigEndian.AppendUint32(b, uint32(d.QPN)&0xffffff)
 	b = binary.BigEndian.AppendUint32(b, uint32(d.PSN)&0xffffff)

@@ -30,13 +30,13 @@ var sample = Dest{
 func TestGolden(t *testing.T) {
 	text := "0012:0080:345678:9abcde:1f2e3d4c:00007f0011223344:" +
 		"00:00:00:00:00:00:00:00:00:00:ff:ff:0a:4d:00:02:00000055:\x00"
-	assert.Equal(t, text, string(sample.appendText(nil)))
+	assert.Equal(t, text, string(sample.text()))
 	assert.Len(t, text, 108)
 	assert.Equal(t, []byte{
 		0, 0, 0, 0x12, 0, 0, 0, 0x80, 0, 0x34, 0x56, 0x78, 0, 0x9a, 0xbc, 0xde, 0x1f, 0x2e, 0x3d, 0x4c, 0, 0, 0, 0,
 		0, 0, 0x7f, 0, 0x11, 0x22, 0x33, 0x44, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 2, 0, 0, 0,
 		0x55, 0, 0, 0, 0,
-	}, sample.appendBinary(nil))
+	}, sample.binary())
 	assert.Equal(t, "6.06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", string(encodeVersion()))
 	assert.Equal(t, "5\x00", string(encodeMTU(ci.MTU4096)))
 }
@@ -57,17 +57,17 @@ func drawDest(t *rapid.T) Dest {
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDest(t)
-		got, err := parseText(d.appendText(nil))
+		got, err := parseText(d.text())
 		require.NoError(t, err)
 		assert.Equal(t, d, got)
-		got, err = parseBinary(d.appendBinary(nil))
+		got, err = parseBinary(d.binary())
 		require.NoError(t, err)
 		assert.Equal(t, d, got)
 	})
 }
 
 func TestParseErrors(t *testing.T) {
-	text := sample.appendText(nil)
+	text := sample.text()
 	broken := func(off int, b byte) []byte {
 		c := bytes.Clone(text)
 		c[off] = b
@@ -85,7 +85,7 @@ func TestParseErrors(t *testing.T) {
 		_, err := parseText(b)
 		assert.ErrorContains(t, err, want)
 	}
-	structure := sample.appendBinary(nil)
+	structure := sample.binary()
 	for off, want := range map[int]string{0: "sent the LID 0xff000012, want at most 0xffff", 4: "number of reads",
 		8: "QPN", 12: "PSN"} {
 		c := bytes.Clone(structure)
@@ -314,8 +314,8 @@ func FuzzTalk(f *testing.F) {
 	var good []byte
 	good = append(good, encodeVersion()...)
 	good = append(good, 0, 0, 16, 0, 0, 0, 0, 64, '5', 0)
-	f.Add(true, append(bytes.Clone(good), sample.appendText(nil)...))
-	f.Add(false, append(bytes.Clone(good), sample.appendBinary(nil)...))
+	f.Add(true, append(bytes.Clone(good), sample.text()...))
+	f.Add(false, append(bytes.Clone(good), sample.binary()...))
 	f.Add(true, append(bytes.Clone(good), bytes.Repeat([]byte{':'}, textLen)...))
 	f.Fuzz(func(t *testing.T, text bool, b []byte) {
 		talk := Talk{Link: bytesLink{bytes.NewReader(b)}, Binary: !text}
@@ -336,7 +336,7 @@ func FuzzTalk(f *testing.F) {
 		if d.QPN > 0xffffff || d.PSN > 0xffffff {
 			t.Fatalf("out of bounds: %+v", d)
 		}
-		again, err := parseText(d.appendText(nil))
+		again, err := parseText(d.text())
 		if err != nil || again != d {
 			t.Fatalf("%+v became %+v, %v", d, again, err)
 		}

@@ -87,10 +87,10 @@ func (t *Talk) Greet(ctx context.Context, mine Hello) (Hello, error) {
 
 // Dest exchanges a destination.
 func (t *Talk) Dest(ctx context.Context, mine Dest) (Dest, error) {
-	out, in := mine.appendText(nil), make([]byte, textLen)
+	out, in := mine.text(), make([]byte, textLen)
 	parse := parseText
 	if t.Binary {
-		out, in, parse = mine.appendBinary(nil), make([]byte, binaryLen), parseBinary
+		out, in, parse = mine.binary(), make([]byte, binaryLen), parseBinary
 	}
 	if err := t.Swap(ctx, out, in); err != nil {
 		return Dest{}, fmt.Errorf("exchange of destinations: %w", err)

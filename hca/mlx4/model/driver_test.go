@@ -110,7 +110,7 @@ func (d *driver) exec(op prm.Opcode, in uint64, mod uint32, opMod uint8, out uin
 	d.toggle ^= 1
 	if d.events {
 		e := d.waitEvent(asyncEQ, prm.EventCommand)
-		require.EqualValues(d.t, d.token&0xffff, prm.EQEToken.Get(e))
+		require.Equal(d.t, d.token&0xffff, prm.EQEToken.Get(e))
 		return prm.Status(prm.EQEStatus.Get(e)), prm.EQEOutHigh.Get(e)<<32 | prm.EQEOutLow.Get(e)
 	}
 	for i := range prm.HCRDwords {

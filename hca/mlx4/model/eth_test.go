@@ -37,7 +37,7 @@ func newEthPeer(t testing.TB, hub *frame.Hub, n byte, pro bool) *ethPeer {
 	p.start()
 	q := p.query(prm.CmdQueryPort, 1, 0)
 	require.EqualValues(t, prm.PortTypeEth, prm.PortTypes.Get(q))
-	require.EqualValues(t, 0x020000000000|uint64(n), prm.PortMAC.Get(q))
+	require.Equal(t, 0x020000000000|uint64(n), prm.PortMAC.Get(q))
 	p.imm(prm.CmdInitPort, 0, 1, 0)
 	p.cq, p.mr = p.newCQ(128, 6), p.newMR(regionSize)
 	return p
@@ -121,8 +121,8 @@ func TestFrames(t *testing.T) {
 	e := b.cq.wait()
 	requireCQE(t, e, qb.num, false, prm.CQERecvSend)
 	require.EqualValues(t, len(f), prm.CQEByteCount.Get(e))
-	require.EqualValues(t, prm.CQEIPv4|prm.CQEIPChecksumOK|prm.CQEUDP, prm.CQEFlags.Get(e))
-	require.EqualValues(t, prm.CQEL4ChecksumOK, prm.CQEChecksum.Get(e))
+	require.Equal(t, prm.CQEIPv4|prm.CQEIPChecksumOK|prm.CQEUDP, prm.CQEFlags.Get(e))
+	require.Equal(t, prm.CQEL4ChecksumOK, prm.CQEChecksum.Get(e))
 	got := b.mr.Bytes[:len(f)]
 	require.Equal(t, []byte{0x66, 0xcb}, got[24:26], "header checksum")
 	require.Zero(t, foldSum(got[14:34]))

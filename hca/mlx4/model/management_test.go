@@ -73,7 +73,7 @@ func sendDirected(t *testing.T, hopPointer uint16) {
 	require.EqualValues(t, 9, r.TID)
 	var info mad.NodeInfo
 	info.Parse(mr.Bytes[40+64:])
-	require.EqualValues(t, mad.NodeSwitch, info.Type)
+	require.Equal(t, mad.NodeSwitch, info.Type)
 }
 
 // postMLX posts a management datagram to a LID.

@@ -53,7 +53,7 @@ func Call(socket int, r *Request) (*Reply, error) {
 	m := &message{op: opWrite, data: r.Data, a: uint64(uint32(r.Number)), b: r.Token}
 	if r.IsIoctl {
 		m = &message{op: opIoctl, a: r.Ioctl&math.MaxUint32 | uint64(uint32(r.Number))<<32, b: r.Operand,
-			data: appendRanges(nil, r.Memory)}
+			data: encodeRanges(r.Memory)}
 	}
 	return exchange(socket, m, r.File)
 }
@@ -66,7 +66,7 @@ func Read(socket int, addr, size uint64) (*Reply, error) {
 // Wake wakes the adapter of an open device file, because a bell was set. It does not block.
 func Wake(socket int) {
 	// If the daemon is gone, the next command reports it. If it has unread messages, it is awake.
-	_ = unix.Send(socket, appendRequest(nil, &message{op: opBell}), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	_ = unix.Send(socket, encodeRequest(&message{op: opBell}), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 }
 
 // Discard takes back one wake of an open device file, as Reply.Quiet asks for.
@@ -104,7 +104,7 @@ func exchange(socket int, m *message, attached *os.File) (*Reply, error) {
 		err = control(attached, func(fd int) { fds = append(fds, fd) })
 	}
 	if err == nil {
-		err = sendAll(socket, appendRequest(nil, m), unix.UnixRights(fds...))
+		err = sendAll(socket, encodeRequest(m), unix.UnixRights(fds...))
 	}
 	unix.Close(pair[1])
 	if err != nil {

@@ -69,7 +69,7 @@ func readOnce(c *native.Conn, m *message, timeout time.Duration) (total uint64, 
 	}
 	theirs := os.NewFile(uintptr(fds[1]), "reply")
 	defer unix.Close(fds[0])
-	err = c.Send(appendRequest(nil, m), []*os.File{theirs})
+	err = c.Send(encodeRequest(m), []*os.File{theirs})
 	theirs.Close()
 	if err != nil {
 		return 0, nil, err

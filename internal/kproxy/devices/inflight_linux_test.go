@@ -23,7 +23,7 @@ func (r *rig) unread() int {
 	require.NoError(r.t, err)
 	theirs := os.NewFile(uintptr(fds[1]), "reply")
 	defer theirs.Close()
-	require.NoError(r.t, r.c.Send(appendRequest(nil, &message{op: opWrite, data: []byte("x")}), []*os.File{theirs}))
+	require.NoError(r.t, r.c.Send(encodeRequest(&message{op: opWrite, data: []byte("x")}), []*os.File{theirs}))
 	return fds[0]
 }
 

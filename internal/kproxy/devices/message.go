@@ -79,17 +79,17 @@ func parse(b []byte, n int) (m message, err error) {
 	return m, nil
 }
 
-// appendRequest encodes a request.
-func appendRequest(b []byte, m *message) []byte {
-	b = ne.AppendUint32(b, m.op)
+// encodeRequest encodes a request.
+func encodeRequest(m *message) []byte {
+	b := ne.AppendUint32(nil, m.op)
 	b = ne.AppendUint32(b, m.files)
 	b = ne.AppendUint64(b, m.a)
 	b = ne.AppendUint64(b, m.b)
 	return append(b, m.data...)
 }
 
-// appendReply encodes a reply and returns it with its descriptors.
-func appendReply(b []byte, r *Reply) ([]byte, []*os.File) {
+// encodeReply encodes a reply and returns it with its descriptors.
+func encodeReply(r *Reply) ([]byte, []*os.File) {
 	var files []*os.File
 	var addrs []uint64
 	flags := uint32(0)
@@ -118,7 +118,7 @@ func appendReply(b []byte, r *Reply) ([]byte, []*os.File) {
 			flags ^= flagBell | flagNoBell
 		}
 	}
-	b = ne.AppendUint32(b, uint32(r.Errno))
+	b := ne.AppendUint32(nil, uint32(r.Errno))
 	b = ne.AppendUint32(b, flags)
 	b = ne.AppendUint64(b, uint64(r.Result))
 	b = ne.AppendUint32(b, uint32(r.Number))
@@ -213,8 +213,8 @@ func (r *Reply) parseNeeds(b []byte, n uint32) error {
 	return nil
 }
 
-// appendRanges encodes memory of a program.
-func appendRanges(b []byte, list []Range) []byte {
+// encodeRanges encodes memory of a program.
+func encodeRanges(list []Range) (b []byte) {
 	for _, m := range list {
 		b = ne.AppendUint64(ne.AppendUint64(b, m.Addr), uint64(len(m.Data)))
 		b = append(b, m.Data...)
@@ -222,7 +222,7 @@ func appendRanges(b []byte, list []Range) []byte {
 	return b
 }
 
-// parseRanges is the inverse of appendRanges.
+// parseRanges is the inverse of encodeRanges.
 func parseRanges(b []byte) (list []Range, err error) {
 	for len(b) > 0 {
 		if len(b) < rangeSize || ne.Uint64(b[8:]) > uint64(len(b)-rangeSize) {

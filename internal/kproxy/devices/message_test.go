@@ -43,7 +43,7 @@ func TestReplyLayout(t *testing.T) {
 		Bell:   &Bell{Handle: 3, Index: 9, IsSet: true},
 		Memory: os.Stdin, Files: []Descriptor{{File: os.Stdout, Addr: 0x1122}},
 		Stores: []Store{{Addr: 0x3344, Data: []byte("abc")}, {Addr: 1}}}
-	b, files := appendReply(nil, r)
+	b, files := encodeReply(r)
 	assert.Equal(t, []*os.File{os.Stdin, os.Stdout}, files)
 	var want []byte
 	for _, v := range []uint32{uint32(syscall.EBUSY), flagNeedFile | flagBell | flagMemory, 0xfffffffe,
@@ -59,7 +59,7 @@ func TestReplyLayout(t *testing.T) {
 	if ne.Uint16([]byte{1, 0}) == 1 { // little-endian, as the halves of the result above
 		assert.Equal(t, want, b)
 	}
-	b, _ = appendReply(nil, &Reply{Bell: &Bell{Handle: 3}})
+	b, _ = encodeReply(&Reply{Bell: &Bell{Handle: 3}})
 	assert.EqualValues(t, flagNoBell, ne.Uint32(b[4:]))
 }
 
@@ -68,16 +68,16 @@ func TestReplyFile(t *testing.T) {
 	for name, r := range map[string]*Reply{"memory": {Memory: os.Stdin}, "copies": {Copies: os.Stdin, Errno: 5},
 		"none": {}} {
 		r.Files = []Descriptor{{File: os.Stdout, Close: true, Addr: 7}}
-		b, files := appendReply(nil, r)
+		b, files := encodeReply(r)
 		got, err := parseReply(b, files)
 		require.NoError(t, err, name)
 		assert.Equal(t, r, got, name)
 	}
-	b, files := appendReply(nil, &Reply{Memory: os.Stdin, Copies: os.Stdout})
+	b, files := encodeReply(&Reply{Memory: os.Stdin, Copies: os.Stdout})
 	_, err := parseReply(b, files)
 	require.ErrorIs(t, err, errMessage, "both")
 	for _, flag := range []uint32{flagMemory, flagCopies} {
-		b, _ = appendReply(nil, &Reply{})
+		b, _ = encodeReply(&Reply{})
 		ne.PutUint32(b[4:], flag)
 		_, err = parseReply(b, nil)
 		require.ErrorIs(t, err, errMessage, "without a descriptor")
@@ -87,7 +87,7 @@ func TestReplyFile(t *testing.T) {
 // TestRanges encodes and decodes memory of a program, and requests for it.
 func TestRanges(t *testing.T) {
 	list := []Range{{Addr: 0x1000, Size: 3, Data: []byte("abc")}, {Addr: 7, Data: []byte{}}}
-	got, err := parseRanges(appendRanges(nil, list))
+	got, err := parseRanges(encodeRanges(list))
 	require.NoError(t, err)
 	assert.Equal(t, list, got)
 	r := &Request{Memory: list}
@@ -107,12 +107,12 @@ func TestRanges(t *testing.T) {
 		assert.Equal(t, x.want, string(b), "%+v", x)
 	}
 	needs := []Range{{Addr: 5, Size: 6}, {Addr: 7, Size: MaxMemory - 6}}
-	b, _ := appendReply(nil, &Reply{NeedMemory: needs, Stores: []Store{{Addr: 1, Data: []byte("x")}}})
+	b, _ := encodeReply(&Reply{NeedMemory: needs, Stores: []Store{{Addr: 1, Data: []byte("x")}}})
 	reply, err := parseReply(b, nil)
 	require.NoError(t, err)
 	assert.Equal(t, needs, reply.NeedMemory)
 	for _, bad := range [][]Range{{{Size: MaxMemory + 1}}, {{Size: MaxMemory}, {Size: 1}}, make([]Range, MaxRanges+1)} {
-		b, _ := appendReply(nil, &Reply{NeedMemory: bad})
+		b, _ := encodeReply(&Reply{NeedMemory: bad})
 		_, err := parseReply(b, nil)
 		require.ErrorIs(t, err, errMessage)
 	}
@@ -121,11 +121,11 @@ func TestRanges(t *testing.T) {
 }
 
 func FuzzRanges(f *testing.F) {
-	f.Add(appendRanges(nil, []Range{{Addr: 0x1000, Data: []byte("abc")}, {Addr: 7}}))
+	f.Add(encodeRanges([]Range{{Addr: 0x1000, Data: []byte("abc")}, {Addr: 7}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		list, err := parseRanges(b)
 		if err == nil {
-			require.Equal(t, b, append([]byte{}, appendRanges(nil, list)...)[:len(b)])
+			require.Equal(t, b, append([]byte{}, encodeRanges(list)...)[:len(b)])
 		}
 	})
 }
@@ -136,9 +136,9 @@ func TestErrnoOf(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(appendRequest(nil, &message{op: opWrite, files: 1, a: 5, data: []byte("x")}), 2)
-	f.Add(appendRequest(nil, &message{op: opOpen, data: []byte("/dev/x")}), 1)
-	f.Add(appendRequest(nil, &message{op: opBell}), 0)
+	f.Add(encodeRequest(&message{op: opWrite, files: 1, a: 5, data: []byte("x")}), 2)
+	f.Add(encodeRequest(&message{op: opOpen, data: []byte("/dev/x")}), 1)
+	f.Add(encodeRequest(&message{op: opBell}), 0)
 	f.Fuzz(func(t *testing.T, b []byte, files int) {
 		m, err := parse(b, files)
 		if err != nil {
@@ -146,7 +146,7 @@ func FuzzParse(f *testing.F) {
 		}
 		require.LessOrEqual(t, m.files, uint32(1))
 		require.Equal(t, m.op != opBell, files == 1+int(m.files))
-		again, err := parse(appendRequest(nil, &m), files)
+		again, err := parse(encodeRequest(&m), files)
 		require.NoError(t, err)
 		require.Equal(t, m, again)
 	})

@@ -440,7 +440,7 @@ func read(f File, addr, size uint64) *Reply {
 // reply sends a reply. It reports whether the connection keeps the socket: see native.Conn.SendTo. A reply whose
 // descriptors cannot be sent is one that the call has failed.
 func (d *opener) reply(to *os.File, r *Reply) (kept bool) {
-	b, files := appendReply(nil, r)
+	b, files := encodeReply(r)
 	if len(files) == 0 {
 		send(to, r)
 		return false
@@ -471,7 +471,7 @@ func send(to *os.File, r *Reply) {
 	if !isUnixSocket(to) {
 		return
 	}
-	b, _ := appendReply(nil, r)
+	b, _ := encodeReply(r)
 	_ = control(to, func(fd int) {
 		for unix.Sendmsg(fd, b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) == unix.EINTR {
 		}

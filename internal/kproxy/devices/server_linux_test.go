@@ -129,7 +129,7 @@ func (r *rig) call(m message, attached ...*os.File) (reply []byte, files []*os.F
 	require.NoError(r.t, err)
 	defer mine.Close()
 	m.files = uint32(len(attached))
-	require.NoError(r.t, r.c.Send(appendRequest(nil, &m), append([]*os.File{theirs}, attached...)))
+	require.NoError(r.t, r.c.Send(encodeRequest(&m), append([]*os.File{theirs}, attached...)))
 	theirs.Close()
 	b := make([]byte, 1<<17)
 	n, files, err := mine.Recv(b)
@@ -185,7 +185,7 @@ func TestCalls(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "the server has the descriptor open")
 	pipe.Close()
 
-	require.NoError(t, r.c.Send(appendRequest(nil, &message{op: opBell}), nil))
+	require.NoError(t, r.c.Send(encodeRequest(&message{op: opBell}), nil))
 	require.Eventually(t, func() bool {
 		r.f.mu.Lock()
 		defer r.f.mu.Unlock()
@@ -233,7 +233,7 @@ func TestReplyNowhere(t *testing.T) {
 	require.NoError(t, err)
 	for range 100 {
 		for _, f := range []*os.File{null, tcp} {
-			require.NoError(t, r.c.Send(appendRequest(nil, &message{op: opWrite, data: []byte("x")}), []*os.File{f}))
+			require.NoError(t, r.c.Send(encodeRequest(&message{op: opWrite, data: []byte("x")}), []*os.File{f}))
 		}
 	}
 	b, _ := r.call(message{op: opWrite, data: []byte("hello")})

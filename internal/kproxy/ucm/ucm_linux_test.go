@@ -228,7 +228,7 @@ func TestWrittenEvents(t *testing.T) {
 	e := p.next(abi.EventUser)
 	assert.EqualValues(t, 3, e.UID)
 	assert.EqualValues(t, -7, e.Status)
-	assert.EqualValues(t, written.Arg, ne.Uint64(e.Param[:]))
+	assert.Equal(t, written.Arg, ne.Uint64(e.Param[:]))
 	p.next(abi.EventAddrResolved)
 	written.Event = abi.EventEstablished
 	assert.Equal(t, syscall.EINVAL, p.do(abi.CmdWriteEvent, written, nil), "an event of the connection manager")

@@ -69,8 +69,10 @@ func (l *Layout) byteBits(off int, high, low uint8, name string) Field {
 func (l *Layout) u8(off int, name string) Field  { return l.field(off, 1, 7, 0, name) }
 func (l *Layout) u16(off int, name string) Field { return l.field(off, 2, 15, 0, name) }
 func (l *Layout) u32(off int, name string) Field { return l.field(off, 4, 31, 0, name) }
-func (l *Layout) u48(off int, name string) Field { return l.field(off, 8, 47, 0, name) }
 func (l *Layout) u64(off int, name string) Field { return l.field(off, 8, 63, 0, name) }
+
+// mac defines an Ethernet address, the low 48 bits of 8 bytes.
+func (l *Layout) mac(off int) Field { return l.field(off, 8, 47, 0, "mac") }
 
 // Get returns the value of the field in b, which has at least Layout.Size bytes.
 func (f *Field) Get(b []byte) uint64 {

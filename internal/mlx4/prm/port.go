@@ -20,7 +20,7 @@ var (
 	PortLogMACs      = queryPort.byteBits(0x0a, 3, 0, "log_max_macs")
 	PortMaxTC        = queryPort.byteBits(0x0b, 7, 4, "max_tc_eth")
 	PortMaxVLs       = queryPort.byteBits(0x0b, 3, 0, "max_vl_ib")
-	PortMAC          = queryPort.u48(0x10, "mac")
+	PortMAC          = queryPort.mac(0x10)
 	PortTransceiver  = queryPort.bits(0x18, 31, 24, "trans_type")
 	PortVendorOUI    = queryPort.bits(0x18, 23, 0, "vendor_oui")
 	PortWavelength   = queryPort.u16(0x1c, "wavelength")
@@ -95,7 +95,7 @@ var (
 	macEntry = newLayout("MAC table entry", 8, "linux port.c, mlx4_set_port_mac_table")
 
 	MACValid   = macEntry.field(0, 8, 63, 63, "valid")
-	MACAddress = macEntry.u48(0, "mac")
+	MACAddress = macEntry.mac(0)
 )
 
 // VLANEntry is an element of the VLAN table of SET_PORT.
@@ -132,7 +132,7 @@ var (
 	mcastFilter = newLayout("SET_MCAST_FLTR input parameter", 8, "linux port.c, mlx4_SET_MCAST_FLTR")
 
 	McastFilterClear = mcastFilter.field(0, 8, 63, 63, "clear")
-	McastFilterMAC   = mcastFilter.u48(0, "mac")
+	McastFilterMAC   = mcastFilter.mac(0)
 )
 
 // Opcode modifiers of SET_MCAST_FLTR (linux include/linux/mlx4/device.h).

@@ -78,7 +78,7 @@ var (
 	DatagramQPN     = datagram.bits(0x20, 23, 0, "dqpn")
 	DatagramQKey    = datagram.u32(0x24, "qkey")
 	DatagramVLAN    = datagram.u16(0x28, "vlan")
-	DatagramMAC     = datagram.u48(0x28, "mac")
+	DatagramMAC     = datagram.mac(0x28)
 	RemoteAddress   = remoteSegment.u64(0x00, "raddr")
 	RemoteKey       = remoteSegment.u32(0x08, "rkey")
 	AtomicSwap      = atomicSegment.u64(0x00, "swap_add")

@@ -1,7 +1,6 @@
 package rocev2
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/netip"
@@ -298,7 +297,7 @@ func TestICRCResidue(t *testing.T) {
 func within(t *testing.T, what string, n int, want float64) {
 	t.Helper()
 	slack := 5*math.Sqrt(want) + 1
-	assert.InDelta(t, want, float64(n), slack, fmt.Sprintf("%s: %d, expected %.2f", what, n, want))
+	assert.InDelta(t, want, float64(n), slack, "%s: %d, expected %.2f", what, n, want)
 }
 
 // A residue counts results.

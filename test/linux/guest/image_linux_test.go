@@ -2,7 +2,6 @@ package guest
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -139,7 +138,7 @@ func TestImage(t *testing.T) {
 	require.NotEqual(t, a, b)
 	im["/y"] = imageFile{source: filepath.Join(text, "none")}
 	_, err = im.key()
-	require.True(t, errors.Is(err, os.ErrNotExist))
+	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorIs(t, im.write(filepath.Join(text, "image")), os.ErrNotExist)
 	left, err := filepath.Glob(filepath.Join(text, "*"))
 	require.NoError(t, err)

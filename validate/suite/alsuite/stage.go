@@ -70,13 +70,13 @@ func (s *stage) open(c *accesslayer.Client, i int) *kit.CA {
 }
 
 // pair returns a connection between the first two adapters, or within the only one.
-func (s *stage) pair(opts ...kit.Option) *kit.Pair {
+func (s *stage) pair() *kit.Pair {
 	a := s.open(s.client, 0)
 	b := a
 	if len(s.hcas) > 1 {
 		b = s.open(s.client, 1)
 	}
-	c := kit.Options(a, b, append(opts, kit.Type(ci.RC))...)
+	c := kit.Options(a, b, kit.Type(ci.RC))
 	p := &kit.Pair{A: a.End(c), B: b.End(c)}
 	kit.Connect(p.A.QP, p.B.QP)
 	return p

@@ -16,11 +16,11 @@ import (
 var answers = area()
 
 // serving makes the manager of side a listen, and returns the script on side b.
-func serving(t *validate.T, cfg cm.ListenConfig) (y *end, p *script, l cm.Listener) {
+func serving(t *validate.T) (y *end, p *script, l cm.Listener) {
 	a, b := sides(t)
 	p = newScript(t, b, a)
 	y, _ = newEnds(a, b, kit.Type(ci.RC))
-	return y, p, listen(t, a.manager(), cfg)
+	return y, p, listen(t, a.manager(), cm.ListenConfig{})
 }
 
 // established sends a REQ of the script and completes the connection with an RTU.
@@ -39,8 +39,8 @@ func (p *script) established(y *end, l cm.Listener, q *mad.REQ) *mad.REP {
 }
 
 var _ = answers.Add("cm.answer.form", "each field of the REP", func(t *validate.T) {
-	y, p, l := serving(t, cm.ListenConfig{})
-	q := p.req(service, 0x321)
+	y, p, l := serving(t)
+	q := p.req(0x321)
 	q.ResponderRes, q.InitiatorDepth = 1, 1
 	copy(q.PrivateData[:], private('q', mad.REQPrivateLen))
 	p.send(0xfedcba9876543210, q)
@@ -76,8 +76,8 @@ var _ = answers.Add("cm.answer.form", "each field of the REP", func(t *validate.
 
 var _ = answers.Add("cm.answer.req-again",
 	"the REQ arrives before, together with and after its reply", func(t *validate.T) {
-		y, p, l := serving(t, cm.ListenConfig{})
-		q := p.req(service, 0x321)
+		y, p, l := serving(t)
+		q := p.req(0x321)
 		for range 3 {
 			p.send(0x77, q)
 		}
@@ -108,8 +108,8 @@ var _ = answers.Add("cm.answer.req-again",
 
 var _ = answers.Add("cm.answer.retry", "a REP without an RTU", func(t *validate.T) {
 	const retries = 2
-	y, p, l := serving(t, cm.ListenConfig{})
-	q := p.req(service, 0x321)
+	y, p, l := serving(t)
+	q := p.req(0x321)
 	q.MaxCMRetries, q.LocalTimeout, q.RemoteTimeout = retries, 11, 11 // 8 ms
 	p.send(5, q)
 	y.Conn = accepted(t, l)
@@ -134,7 +134,7 @@ var _ = answers.Add("cm.answer.retry", "a REP without an RTU", func(t *validate.
 		"fails."))
 
 var _ = answers.Add("cm.answer.unsuitable", "REQs that the manager cannot serve", func(t *validate.T) {
-	_, p, _ := serving(t, cm.ListenConfig{})
+	_, p, _ := serving(t)
 	for _, tt := range kit.Variants(t, "", []struct {
 		name   string
 		change func(*mad.Header, *mad.REQ)
@@ -148,7 +148,7 @@ var _ = answers.Add("cm.answer.unsuitable", "REQs that the manager cannot serve"
 			func(_ *mad.Header, q *mad.REQ) { q.Primary.RemoteGID[15] ^= 0x55 }, mad.RejPrimaryGID},
 		{"a reserved path MTU code", func(_ *mad.Header, q *mad.REQ) { q.PathMTU = 7 }, mad.RejInvalidMTU},
 	}) {
-		q := p.req(service, 0x321)
+		q := p.req(0x321)
 		h := mad.CMHeader(6, q)
 		tt.change(&h, q)
 		p.sendHeader(h, q)
@@ -162,20 +162,20 @@ var _ = answers.Add("cm.answer.unsuitable", "REQs that the manager cannot serve"
 	"A REQ that the manager cannot serve is rejected with the reason that IBTA assigns to the cause."))
 
 var _ = answers.Add("cm.answer.mtu", "REQs with a larger path MTU than the port's", func(t *validate.T) {
-	_, p, l := serving(t, cm.ListenConfig{})
+	_, p, l := serving(t)
 	most := mad.MTU(t.Attr().Ports[0].MTU)
 	if most >= mad.MTU4096 {
 		t.Skip("the port has the largest MTU")
 	}
 	for _, mtu := range kit.Variants(t, "MTU", []mad.MTU{most + 1, mad.MTU4096}) {
-		q := p.req(service, 0x321)
+		q := p.req(0x321)
 		q.PathMTU = mtu
 		p.send(6, q)
 		rej, _ := expect[*mad.REJ](p, "answer to a REQ with a larger MTU")
 		kit.Equal(t, "reason", rej.Reason, mad.RejInvalidMTU)
 		kit.SameBytes(t, "additional information", rej.AdditionalInfo(), []byte{byte(most)})
 	}
-	q := p.req(service, 0x321)
+	q := p.req(0x321)
 	q.PathMTU = most
 	p.send(7, q)
 	accepted(t, l)

@@ -15,8 +15,8 @@ var ends = area()
 
 // ending returns an established connection between the manager of side a and the script.
 func ending(t *validate.T, change func(*mad.REQ)) (y *end, p *script, q *mad.REQ, r *mad.REP) {
-	y, p, l := serving(t, cm.ListenConfig{})
-	q = p.req(service, 0x321)
+	y, p, l := serving(t)
+	q = p.req(0x321)
 	if change != nil {
 		change(q)
 	}

@@ -137,7 +137,7 @@ func describe(m mad.CMMessage) string {
 }
 
 // req returns a valid request of the script.
-func (p *script) req(service mad.ServiceID, qpn ci.QPN) *mad.REQ {
+func (p *script) req(qpn ci.QPN) *mad.REQ {
 	r := &mad.REQ{
 		LocalCommID: p.id(), ServiceID: service, LocalCAGUID: uint64(p.here.port.CA), LocalQPN: uint32(qpn),
 		StartingPSN:   7,

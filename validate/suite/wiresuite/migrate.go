@@ -10,7 +10,7 @@ import (
 // migrateCases are the cases of the migration bit of packets. (IBTA 17.2.8, 9.6.1.5.)
 var migrateCases = area().Needing(validate.Needs{Caps: ci.CapAPM})
 
-func migReq(on bool) twist { return func(o *outgoing) { o.BTH.MigReq = on } }
+func migReq(o *outgoing) { o.BTH.MigReq = true }
 
 var wireApm01 = migrateCases.Must("WIRE-Apm-01", "IBTA 17.2.8", "MigReq",
 	"A QP in Rearm becomes Armed by a packet of the primary path with MigReq clear, and by no other. Its own "+
@@ -29,7 +29,7 @@ func rearmed(t *validate.T) *peer {
 		t.Skip("the port has no GID of the address family of the certifier's other address")
 	}
 	p := s.dial()
-	p.answered("a WRITE before Rearm", true, migReq(true))
+	p.answered("a WRITE before Rearm", true, migReq)
 	kit.OK(t, p.Modify(ci.QPFieldAlternate|ci.QPFieldAPM, ci.QPAttr{
 		Alternate: ci.Path{AV: alt, AckTimeout: longAckTime}, APM: ci.APMRearm,
 	}), "QP.Modify of the alternate path, with Rearm")
@@ -54,14 +54,14 @@ func (p *peer) wantAPM(when string, want ci.APMState, refused int) {
 func apmArm(t *validate.T) {
 	p := rearmed(t)
 	p.wantAPM("after Rearm", ci.APMRearm, 0)
-	p.answered("a WRITE with MigReq, in Rearm", false, migReq(true))
+	p.answered("a WRITE with MigReq, in Rearm", false, migReq)
 	p.wantAPM("after a packet with MigReq", ci.APMRearm, 0)
 	p.blank()
 	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), p.fromOther)
-	p.answered("a WRITE after one from the alternate path", false, migReq(true))
+	p.answered("a WRITE after one from the alternate path", false, migReq)
 	p.wantAPM("after a packet of the alternate path", ci.APMRearm, 0)
 	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), func(o *outgoing) { o.BTH.PKey ^= 0x0100 })
-	p.answered("a WRITE after one of another partition", false, migReq(true))
+	p.answered("a WRITE after one of another partition", false, migReq)
 	p.wantAPM("after a packet of another partition", ci.APMRearm, 0)
 	p.answered("a WRITE with MigReq clear", false)
 	p.wantAPM("after a packet with MigReq clear", ci.APMArmed, 0)
@@ -77,18 +77,18 @@ var _ = migrateCases.Add("wire.apm.migrate", "packets of both paths to an Armed 
 	p := rearmed(t)
 	p.blank()
 	before := p.last()
-	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), p.fromOther, migReq(true))
+	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), p.fromOther, migReq)
 	p.answered("a WRITE after a migration that was refused", false)
 	p.Events.Wait(ci.EventQPAPMError)
 	p.wantAPM("after a migration before the QP was Armed", ci.APMArmed, 1)
 	// A packet that was sent before the peer was rearmed may come late: it is a duplicate like any other.
-	p.stray(wire.RCWriteOnly, nil, withPSN(before), migReq(true))
+	p.stray(wire.RCWriteOnly, nil, withPSN(before), migReq)
 	p.again("a WRITE from before Rearm", before, -1)
-	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), migReq(true))
+	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), migReq)
 	p.answered("a WRITE after one with MigReq of the primary path", false)
 	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), p.fromOther)
 	p.answered("a WRITE after one of the alternate path without MigReq", false)
-	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), p.fromOther, migReq(true),
+	p.stray(wire.RCWriteOnly, p.bytes(8), p.reth(0, 8), p.fromOther, migReq,
 		func(o *outgoing) { o.BTH.PKey ^= 0x0100 })
 	p.answered("a WRITE after one of another partition", false)
 	p.wantAPM("after packets that do not migrate", ci.APMArmed, 1)
@@ -96,7 +96,7 @@ var _ = migrateCases.Add("wire.apm.migrate", "packets of both paths to an Armed 
 	a, err := p.Query()
 	kit.OK(t, err, "QP.Query")
 	data := p.bytes(8)
-	p.request(wire.RCWriteOnly, data, p.reth(16, 8), p.fromOther, migReq(true), ackReq(false))
+	p.request(wire.RCWriteOnly, data, p.reth(16, 8), p.fromOther, migReq, ackReq(false))
 	p.Events.Wait(ci.EventQPAPM)
 	p.wantAPM("after a packet with MigReq of the alternate path", ci.APMMigrated, 1)
 	now, err := p.Query()
@@ -125,13 +125,13 @@ var _ = migrateCases.Add("wire.apm.unarmed",
 			p.answered("a WRITE after one "+what, true)
 		}
 		dropped("from another address to a QP without an alternate path")
-		dropped("with MigReq from another address to a QP without an alternate path", migReq(true))
+		dropped("with MigReq from another address to a QP without an alternate path", migReq)
 		p.wantAPM("without an alternate path", ci.APMMigrated, 0)
 		kit.OK(t, p.Modify(ci.QPFieldAlternate, ci.QPAttr{Alternate: ci.Path{AV: alt, AckTimeout: longAckTime}}),
 			"QP.Modify of the alternate path")
 		p.wantAPM("after the alternate path was loaded, without Rearm", ci.APMMigrated, 0)
 		dropped("of the alternate path, before Rearm")
-		dropped("of the alternate path and another partition, before Rearm", migReq(true), other)
+		dropped("of the alternate path and another partition, before Rearm", migReq, other)
 		p.wantAPM("after packets with MigReq clear, before Rearm", ci.APMMigrated, 0)
 		p.Buf.WantOnly(t, "memory after WRITEs that were dropped", 0, nil)
 		kit.OK(t, p.Modify(ci.QPFieldAPM, ci.QPAttr{APM: ci.APMRearm}), "QP.Modify to Rearm")
@@ -140,11 +140,11 @@ var _ = migrateCases.Add("wire.apm.unarmed",
 		p.wantAPM("after a packet with MigReq clear", ci.APMArmed, 0)
 		// An answer migrates like a request.
 		p.sent(1)
-		p.answer(wire.RCAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, p.fromOther, migReq(true), other)
+		p.answer(wire.RCAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, p.fromOther, migReq, other)
 		p.answer(wire.RCAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, p.fromOther)
 		p.noMore("ACKs of the alternate path without MigReq, or of another partition")
 		p.wantAPM("after ACKs that do not migrate", ci.APMArmed, 0)
-		p.answer(wire.RCAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, p.fromOther, migReq(true))
+		p.answer(wire.RCAcknowledge, p.from, wire.ACK(wire.CreditsInvalid), 1, nil, p.fromOther, migReq)
 		p.CQ.WaitOK(1)
 		p.Events.Wait(ci.EventQPAPM)
 		p.wantAPM("after an ACK with MigReq of the alternate path", ci.APMMigrated, 0)

@@ -102,13 +102,13 @@ func refuse(t *validate.T, syn wire.Syndrome, list []refused) {
 var _ = nakCases.Add("wire.nak.sequence", "packets that do not fit the message", func(t *validate.T) {
 	sendFirst := func(p *peer) { p.request(wire.RCSendFirst, p.bytes(p.mtu)) }
 	writeFirst := func(p *peer) { p.request(wire.RCWriteFirst, p.bytes(p.mtu), p.reth(0, 3*p.mtu)) }
-	one := func(op wire.Opcode, full bool, twists ...twist) func(*peer) {
+	one := func(op wire.Opcode, full bool) func(*peer) {
 		return func(p *peer) {
 			n := 8
 			if full {
 				n = p.mtu
 			}
-			p.request(op, p.bytes(n), append([]twist{ackReq(true)}, twists...)...)
+			p.request(op, p.bytes(n), ackReq(true))
 		}
 	}
 	write := func(op wire.Opcode, n int) func(*peer) {

@@ -36,15 +36,13 @@ const responseTime = 15
 
 // newREQ returns the REQ of the peer.
 func (p *peer) newREQ() *mad.REQ {
-	r := fresh()
-	p.stock.conn = &connection{tid: r.Uint64(), id: r.Uint32() | 1}
 	path := mad.CMPath{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: p.info.GID, RemoteGID: p.local, HopLimit: 64,
 		AckTimeout: 14}
-	m := &mad.REQ{LocalCommID: p.stock.conn.id, ServiceID: p.program.Service, LocalCAGUID: 0x7e57, LocalQPN: p.qpn,
+	m := &mad.REQ{ServiceID: p.program.Service, LocalCAGUID: 0x7e57, LocalQPN: p.qpn,
 		ResponderRes: 1, InitiatorDepth: 1, RemoteTimeout: responseTime, LocalTimeout: responseTime, FlowControl: true,
 		StartingPSN: p.from0(), RetryCount: 7, RNRRetryCount: 7, MaxCMRetries: 7, PKey: uint16(p.form.pkey),
 		PathMTU: mad.MTU(p.Config.MTU), Primary: path}
-	from := netip.AddrPortFrom(netip.AddrFrom16(p.info.GID).Unmap(), 0xc000|uint16(r.Uint32()))
+	from := netip.AddrPortFrom(netip.AddrFrom16(p.info.GID).Unmap(), 0xc000|uint16(fresh().Uint32()))
 	h, err := mad.NewIPCM(from, netip.AddrFrom16(p.local))
 	if err == nil {
 		err = mad.SetIPCM(m, &h, nil)
@@ -52,7 +50,15 @@ func (p *peer) newREQ() *mad.REQ {
 	if err != nil {
 		p.t.Harness("REQ: %v", err)
 	}
+	p.renew(m)
 	return m
+}
+
+// renew makes a REQ another one, with IDs of its own.
+func (p *peer) renew(m *mad.REQ) {
+	r := fresh()
+	p.stock.conn = &connection{tid: r.Uint64(), id: r.Uint32() | 1}
+	m.LocalCommID = p.stock.conn.id
 }
 
 // from0 draws the PSN from which on the program's QP numbers its requests.
@@ -133,10 +139,9 @@ func (p *peer) patience() time.Duration {
 }
 
 // establish connects by CM.
-func (p *peer) establish(req *mad.REQ) *peer {
+func (p *peer) establish(req *mad.REQ) {
 	p.accept(req)
 	p.rtu()
-	return p
 }
 
 // accepted sets the state of a connection whose REP has arrived.
@@ -240,7 +245,11 @@ func (p *peer) accept(req *mad.REQ) *message {
 			p.accepted(req, r)
 			return m
 		case *mad.REJ:
-			if r.Reason != mad.RejInvalidServiceID { // then the program does not listen yet
+			switch r.Reason {
+			case mad.RejInvalidServiceID: // the program does not listen yet
+			case mad.RejConsumer: // it is still ending the connection before; the answer to this REQ remains
+				p.renew(req)
+			default:
 				p.wrong(m.packet, "answer to a REQ", "a REP", describe(r))
 			}
 			p.mail(p.patience() / 5)
