@@ -43,7 +43,7 @@ func TestAs(t *testing.T) {
 	} {
 		got, ok := ci.As[*thing](c.o)
 		assert.Equal(t, c.want != nil, ok, name)
-		assert.Same(t, got, c.want, name)
+		assert.Same(t, c.want, got, name)
 		iface, ok := ci.As[ci.CQ](c.o)
 		if c.want == nil {
 			_, wrapper := c.o.(mask) // is a CQ itself

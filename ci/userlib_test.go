@@ -35,7 +35,7 @@ func TestUserHandle(t *testing.T) {
 	} {
 		got, ok := ci.UserHandle[*thing](c.o)
 		assert.Equal(t, c.want != nil, ok, name)
-		assert.Same(t, got, c.want, name)
+		assert.Same(t, c.want, got, name)
 	}
 	o := any(mask{&face{with}})
 	assert.Zero(t, testing.AllocsPerRun(10, func() { ci.UserHandle[*thing](o) }))

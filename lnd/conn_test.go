@@ -274,7 +274,7 @@ func TestDialFails(t *testing.T) {
 				id.Accept(ctx, cmid.ConnParam{Private: []byte("welcome")}))
 		},
 		func(id *cmid.ID) error { return id.Reject([]byte("go away")) },
-		func(id *cmid.ID) error { return id.Reject(Reject{Why: 200}.append(nil)) },
+		func(id *cmid.ID) error { return id.Reject(Reject{Why: 200}.encode()) },
 	}
 	for i, is := range []error{ErrMessage, syscall.ECONNREFUSED, nil} {
 		done := make(chan error)

@@ -71,10 +71,10 @@ func (r *Reject) Error() string {
 		r.Version, r.Params)
 }
 
-// append appends the encoded rejection to b. It sets the magic number.
-func (r Reject) append(b []byte) []byte {
+// encode returns the encoded rejection. It sets the magic number.
+func (r Reject) encode() []byte {
 	r.Magic = magic
-	b, _ = binary.Append(b, binary.LittleEndian, &r) // no error: the size is fixed
+	b, _ := binary.Append(nil, binary.LittleEndian, &r) // no error: the size is fixed
 	return b
 }
 

@@ -15,7 +15,7 @@ func TestReject(t *testing.T) {
 	r := Reject{Version: version2, Why: WhyStale, Stamp: 0x1122334455667788,
 		Params: params{Depth: 8, Frags: 256, MsgSize: 4096}}
 	b := unhex("911be90b 1200 05 00 8877665544332211 0800 0001 00100000")
-	require.Equal(t, b, r.append(nil))
+	require.Equal(t, b, r.encode())
 	r.Magic = magic
 	var got *Reject
 	require.ErrorAs(t, refusal(&cm.RejectError{Private: append(b, make([]byte, 124)...)}), &got) // as in a REJ
@@ -159,7 +159,7 @@ func FuzzConnect(f *testing.F) {
 		f.Add(req.append(nil, format))
 		f.Add(ack.append(nil, format))
 	}
-	f.Add(Reject{Version: version1, Why: WhyVersion, Params: most}.append(nil))
+	f.Add(Reject{Version: version1, Why: WhyVersion, Params: most}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if m, why, err := checkRequest(b, nidB, 9, most); err == nil && why == 0 {
 			require.True(t, m.params.within(most))

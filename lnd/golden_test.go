@@ -125,7 +125,7 @@ func TestRecordedExchange(t *testing.T) {
 				h.Handle = r.m.lnet.Handle
 				c.push(nil, nil, message{header: header{Type: immediate}, lnet: h})
 			case lnetPut:
-				info := c.n.info().append(nil)
+				info := c.n.info().encode()
 				h := ping.header(lnetPut, len(info))
 				waiting = c.awaitAs(r.m.lnet.Handle, lnetAck, nil)
 				h.Handle = r.m.lnet.Handle

@@ -213,7 +213,7 @@ func (n *Node) info() PingInfo {
 		NIs: []NI{{NID: loopback << 48, Status: 1}, {NID: n.nid, Status: StatusUp}}}
 }
 
-func (p PingInfo) append(b []byte) []byte {
+func (p PingInfo) encode() (b []byte) {
 	for _, v := range []uint32{pingMagic, p.Features, p.PID, uint32(len(p.NIs))} {
 		b = binary.LittleEndian.AppendUint32(b, v)
 	}
@@ -239,7 +239,7 @@ func (n *Node) pingEntry() Entry {
 	return Entry{Portal: pingPortal, Match: pingMatch,
 		OnGet: func(r Request) []byte {
 			n.count("pings answered")
-			b := n.info().append(nil)
+			b := n.info().encode()
 			return b[:min(len(b), r.Len)]
 		},
 		OnPut: func(r Request) ([]byte, func(int, error)) {
@@ -275,7 +275,7 @@ func (n *Node) Ping(ctx context.Context, to NID) (PingInfo, error) {
 func (n *Node) Discover(ctx context.Context, to NID) (PingInfo, error) {
 	p, err := n.Ping(ctx, to)
 	if err == nil && p.Features&featDiscovery != 0 {
-		_, err = n.Put(ctx, to, Target{Portal: pingPortal, Match: pingMatch}, n.info().append(nil))
+		_, err = n.Put(ctx, to, Target{Portal: pingPortal, Match: pingMatch}, n.info().encode())
 	}
 	return p, err
 }

@@ -223,7 +223,7 @@ func (n *Node) accept(id *cmid.ID) (err error) {
 	if why != 0 {
 		n.count("rejected: " + why.String())
 		r := Reject{Version: cmp.Or(knownVersion(req.Version), version2), Why: why, Stamp: n.stamp, Params: n.most()}
-		return errors.Join(err, id.Reject(r.append(nil)), c.close())
+		return errors.Join(err, id.Reject(r.encode()), c.close())
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, seconds(n.tun.Timeout))
 	defer cancel()

@@ -125,10 +125,9 @@ func TestRestart(t *testing.T) {
 // An oddPeer is a peer that speaks the protocol in another format, with RDMA into memory in pieces. It has no
 // connection of its own: a test reads and sends its messages.
 type oddPeer struct {
-	t   *testing.T
-	id  *cmid.ID
-	c   *conn // for encoding and its memory
-	buf []byte
+	t  *testing.T
+	id *cmid.ID
+	c  *conn // for encoding and its memory
 }
 
 // dialOdd connects to a node in a format.
@@ -417,7 +416,7 @@ func TestDiscover(t *testing.T) {
 func TestParsePing(t *testing.T) {
 	want := PingInfo{Features: 0x1e, PID: 12345,
 		NIs: []NI{{NID: loopback << 48, Status: 1}, {NID: nidA, Status: StatusUp}}}
-	b := want.append(nil)
+	b := want.encode()
 	require.Equal(t, want, must(parsePing(b)))
 	cut := must(parsePing(b[:len(b)-1]))
 	require.Len(t, cut.NIs, 1)

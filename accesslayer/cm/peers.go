@@ -35,8 +35,9 @@ func portOf(a *mads.Address) peerPort {
 // isPeer reports whether a is an address of the peer's port. The caller holds c.mu.
 func (c *conn) isPeer(a *mads.Address) bool { return c.port.isSame(&c.to, a) }
 
-// isSame reports whether a and b, as seen from p, are addresses of one port. Ports are compared by GID if both addresses
-// have one, and otherwise by LID. A port with LMC has several LIDs; the LMC of all ports is taken to be that of p.
+// isSame reports whether a and b, as seen from p, are addresses of one port. Ports are compared by GID if both
+// addresses have one, and otherwise by LID. A port with LMC has several LIDs; the LMC of all ports is taken to be that
+// of p.
 func (p *port) isSame(a, b *mads.Address) bool {
 	if a.AV.Global && b.AV.Global {
 		return a.AV.GRH.DGID == b.AV.GRH.DGID

@@ -105,7 +105,8 @@ func (c *conn) receive(r *mads.Received, h *mad.Header, k message, ours, theirs 
 
 // isFromPeer reports whether a message comes from the peer, as far as that can be checked. The first message of a peer,
 // and a REJ that names only one of the two IDs, must come from the peer's port. A REJ that does not name our ID comes
-// from a peer without an answer from this end, so it does not apply to an established connection. The caller holds c.mu.
+// from a peer without an answer from this end, so it does not apply to an established connection. The caller holds
+// c.mu.
 func (c *conn) isFromPeer(k message, ours, theirs uint32, from *mads.Address) bool {
 	switch {
 	case c.state == StateClosed || c.state == StateIdle:

@@ -198,7 +198,7 @@ func caInitType(t *validate.T) {
 	ca := kit.Open(t)
 	for _, v := range kit.Variants(t, "value", []ci.InitType{1, 15, 0}) {
 		caModify(t, ca, ci.PortFieldInitType, ci.PortModify{InitType: v}, "the init type")
-		out := localMAD(t, ca, attrPortInfo, 0, nil)
+		out := localMAD(t, ca, attrPortInfo, 0)
 		kit.Equal(t, "PortInfo.InitType", ci.InitType(out[smpData+37]&15), v) // IBTA 14.2.5.6: byte 37, low nibble
 	}
 }

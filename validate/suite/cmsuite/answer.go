@@ -40,7 +40,7 @@ func (p *script) established(y *end, l cm.Listener, q *mad.REQ) *mad.REP {
 
 var _ = answers.Add("cm.answer.form", "each field of the REP", func(t *validate.T) {
 	y, p, l := serving(t)
-	q := p.req(0x321)
+	q := p.req()
 	q.ResponderRes, q.InitiatorDepth = 1, 1
 	copy(q.PrivateData[:], private('q', mad.REQPrivateLen))
 	p.send(0xfedcba9876543210, q)
@@ -77,7 +77,7 @@ var _ = answers.Add("cm.answer.form", "each field of the REP", func(t *validate.
 var _ = answers.Add("cm.answer.req-again",
 	"the REQ arrives before, together with and after its reply", func(t *validate.T) {
 		y, p, l := serving(t)
-		q := p.req(0x321)
+		q := p.req()
 		for range 3 {
 			p.send(0x77, q)
 		}
@@ -109,7 +109,7 @@ var _ = answers.Add("cm.answer.req-again",
 var _ = answers.Add("cm.answer.retry", "a REP without an RTU", func(t *validate.T) {
 	const retries = 2
 	y, p, l := serving(t)
-	q := p.req(0x321)
+	q := p.req()
 	q.MaxCMRetries, q.LocalTimeout, q.RemoteTimeout = retries, 11, 11 // 8 ms
 	p.send(5, q)
 	y.Conn = accepted(t, l)
@@ -148,7 +148,7 @@ var _ = answers.Add("cm.answer.unsuitable", "REQs that the manager cannot serve"
 			func(_ *mad.Header, q *mad.REQ) { q.Primary.RemoteGID[15] ^= 0x55 }, mad.RejPrimaryGID},
 		{"a reserved path MTU code", func(_ *mad.Header, q *mad.REQ) { q.PathMTU = 7 }, mad.RejInvalidMTU},
 	}) {
-		q := p.req(0x321)
+		q := p.req()
 		h := mad.CMHeader(6, q)
 		tt.change(&h, q)
 		p.sendHeader(h, q)
@@ -168,14 +168,14 @@ var _ = answers.Add("cm.answer.mtu", "REQs with a larger path MTU than the port'
 		t.Skip("the port has the largest MTU")
 	}
 	for _, mtu := range kit.Variants(t, "MTU", []mad.MTU{most + 1, mad.MTU4096}) {
-		q := p.req(0x321)
+		q := p.req()
 		q.PathMTU = mtu
 		p.send(6, q)
 		rej, _ := expect[*mad.REJ](p, "answer to a REQ with a larger MTU")
 		kit.Equal(t, "reason", rej.Reason, mad.RejInvalidMTU)
 		kit.SameBytes(t, "additional information", rej.AdditionalInfo(), []byte{byte(most)})
 	}
-	q := p.req(0x321)
+	q := p.req()
 	q.PathMTU = most
 	p.send(7, q)
 	accepted(t, l)

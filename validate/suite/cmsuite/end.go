@@ -16,7 +16,7 @@ var ends = area()
 // ending returns an established connection between the manager of side a and the script.
 func ending(t *validate.T, change func(*mad.REQ)) (y *end, p *script, q *mad.REQ, r *mad.REP) {
 	y, p, l := serving(t)
-	q = p.req(0x321)
+	q = p.req()
 	if change != nil {
 		change(q)
 	}

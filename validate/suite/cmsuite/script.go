@@ -137,9 +137,9 @@ func describe(m mad.CMMessage) string {
 }
 
 // req returns a valid request of the script.
-func (p *script) req(qpn ci.QPN) *mad.REQ {
+func (p *script) req() *mad.REQ {
 	r := &mad.REQ{
-		LocalCommID: p.id(), ServiceID: service, LocalCAGUID: uint64(p.here.port.CA), LocalQPN: uint32(qpn),
+		LocalCommID: p.id(), ServiceID: service, LocalCAGUID: uint64(p.here.port.CA), LocalQPN: 0x321,
 		StartingPSN:   7,
 		RemoteTimeout: 18, LocalTimeout: 18, RetryCount: 7, RNRRetryCount: 7, MaxCMRetries: 15,
 		PKey: uint16(partition(p.here.ca.Port)), PathMTU: mad.MTU(p.here.ca.MTU()), ResponderRes: 1,
