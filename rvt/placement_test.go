@@ -269,7 +269,7 @@ func TestRequesterPlacement(t *testing.T) {
 			wcs := x.poll()
 			require.Len(t, wcs, 1)
 			assert.Equal(t, []any{ci.WCSuccess, tt.op}, []any{wcs[0].Status, wcs[0].Op})
-			assert.EqualValues(t, psnAdd(halfPSN, 1), x.oneSent().PSN, "the second one waited")
+			assert.Equal(t, psnAdd(halfPSN, 1), x.oneSent().PSN, "the second one waited")
 
 			bad := x.packet(wire.OpReadResponse, 1)
 			bad.Len, bad.Payload = 8, [][]byte{make([]byte, 8)}

@@ -21,8 +21,8 @@ var (
 )
 
 // atomicWrite returns a signaled ATOMIC WRITE of n bytes from offset 128 of A's buffer to offset off of B's.
-func atomicWrite(p *kit.Pair, id uint64, n, off int) ci.SendWR {
-	return p.A.RDMA(ci.OpAtomicWrite, id, 128, n, p.B, off)
+func atomicWrite(p *kit.Pair, n, off int) ci.SendWR {
+	return p.A.RDMA(ci.OpAtomicWrite, 1, 128, n, p.B, off)
 }
 
 var _ = atomicWriteCases.Add("atomic-write.stores", "words of a list and inline", atomicWriteWorks,
@@ -35,7 +35,7 @@ func atomicWriteWorks(t *validate.T) {
 	for i, inline := range kit.Variants(t, "inline", []bool{false, true, false}) {
 		p.B.Buf.Blank()
 		word := binary.NativeEndian.AppendUint64(nil, t.Rand().Uint64())
-		w := atomicWrite(p, 1, 8, 64)
+		w := atomicWrite(p, 8, 64)
 		if inline {
 			w.SGL, w.Inline = nil, word
 		} else {
@@ -54,7 +54,7 @@ var _ = atomicWriteCases.Add("atomic-write.misaligned", "addresses that are not 
 	p := kit.RC(t)
 	for _, off := range kit.Variants(t, "offset", []int{1, 4, 7}) {
 		p.B.Buf.Blank()
-		p.WantStatus("an atomic write to a misaligned address", atomicWrite(p, 1, 8, 64+off), ci.WCRemInvalidReqErr)
+		p.WantStatus("an atomic write to a misaligned address", atomicWrite(p, 8, 64+off), ci.WCRemInvalidReqErr)
 		p.B.Buf.WantOnly(t, "memory of the peer after an atomic write to a misaligned address", 0, nil)
 	}
 }, atomicWriteCases.Must("CI-AtomicWrite-02", "IBTA A19", "ATOMIC WRITE, alignment",
@@ -65,11 +65,11 @@ var _ = atomicWriteCases.Add("atomic-write.length", "lists of other than 8 bytes
 	p := kit.RC(t)
 	for _, n := range kit.Variants(t, "bytes", []int{0, 4, 7, 9, 16}) {
 		p.B.Buf.Blank()
-		p.WantStatus(fmt.Sprintf("an atomic write of %d bytes", n), atomicWrite(p, 1, n, 64), ci.WCLocalLenErr,
+		p.WantStatus(fmt.Sprintf("an atomic write of %d bytes", n), atomicWrite(p, n, 64), ci.WCLocalLenErr,
 			ci.WCLocalOpErr)
 		p.B.Buf.WantOnly(t, fmt.Sprintf("memory of the peer after an atomic write of %d bytes", n), 0, nil)
 	}
-	w := atomicWrite(p, 1, 8, 64)
+	w := atomicWrite(p, 8, 64)
 	w.SGL, w.Inline = nil, make([]byte, 4)
 	n, err := p.A.PostSend([]ci.SendWR{w})
 	kit.WantTaken(t, "PostSend of an atomic write of 4 bytes inline", n, err, 0, ci.InvalidParameter)
@@ -87,7 +87,7 @@ const readable = ci.LocalWrite | ci.RemoteRead
 // atomicWriteDenied expects an atomic write to fail and to change nothing.
 func atomicWriteDenied(p *kit.Pair, where string, want ci.WCStatus) {
 	p.B.Buf.Blank()
-	p.WantStatus("an atomic write to a "+where+" without RemoteWrite", atomicWrite(p, 1, 8, 64), want)
+	p.WantStatus("an atomic write to a "+where+" without RemoteWrite", atomicWrite(p, 8, 64), want)
 	p.B.Buf.WantOnly(p.B.CA.T, "memory after an atomic write to a "+where+" without RemoteWrite", 0, nil)
 }
 
