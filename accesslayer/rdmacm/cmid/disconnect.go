@@ -168,6 +168,9 @@ func (i *ID) disconnect(done func(error)) error {
 		return failure.InvalidState("ID.Disconnect", "the ID is in the state: %v", s)
 	case over && c.State() == cm.StateDREQRcvd:
 		err := c.AnswerDisconnect(nil)
+		if errors.Is(err, ci.InvalidState) && c.State() != cm.StateDREQRcvd { // answered in the meantime
+			err = nil
+		}
 		if err == nil {
 			done(nil)
 		}
