@@ -33,6 +33,7 @@ const (
 	maxRaces     = 20 // as in ko2iblnd: then the peer's request is accepted
 	quickTries   = 10 // as in ko2iblnd: attempts to connect without a delay
 	maxPeerConns = 128
+	maxConns     = 2048 // of all peers, those that are being accepted among them
 )
 
 // peer returns the entry of a node. The caller holds mu.
@@ -140,7 +141,7 @@ func (n *Node) admit(from NID, req *header) Why {
 	known := p.stamp != 0 && (p.stamp != req.FromStamp || p.version != req.Version)
 	p.stamp, p.version = req.FromStamp, req.Version
 	switch {
-	case n.closed, len(p.conns)+p.accepts >= maxPeerConns:
+	case n.closed, len(p.conns)+p.accepts >= maxPeerConns, n.held() >= maxConns:
 		return WhyResources
 	case known && len(p.conns) > 0: // the peer was restarted; it may connect again at once
 		for _, c := range p.conns {
@@ -154,6 +155,14 @@ func (n *Node) admit(from NID, req *header) Why {
 	p.races = 0
 	p.accepts++
 	return 0
+}
+
+// held returns the number of connections, those that are being accepted among them. The caller holds mu.
+func (n *Node) held() (k int) {
+	for _, p := range n.peers {
+		k += len(p.conns) + p.accepts
+	}
+	return k
 }
 
 // admitted ends what admit has begun.

@@ -89,6 +89,11 @@ func TestAdmit(t *testing.T) {
 	p := n.peer(high)
 	p.accepts = maxPeerConns
 	require.Equal(t, WhyResources, n.admit(high, &header{FromStamp: 2, Version: version2}))
+	p.accepts = maxConns - n.peer(low).accepts
+	other := high + 1
+	require.Equal(t, WhyResources, n.admit(other, req), "all peers together")
+	p.accepts--
+	require.Zero(t, n.admit(other, req))
 	require.NoError(t, n.Close())
 	require.ErrorContains(t, n.goUnlessClosed(nil), "closed")
 }
@@ -404,7 +409,7 @@ func TestConnsPerPeer(t *testing.T) {
 	require.Equal(t, 3, na.Peers()[0].Connections)
 }
 
-// Discovery tells both nodes about each other.
+// After a discovery, each node has what the other one says about itself.
 func TestDiscover(t *testing.T) {
 	na, nb, _ := pair(t, newNetwork(), Config{}, nil)
 	info, err := na.Discover(limit(t), nb.nid)

@@ -44,10 +44,6 @@ func (r *responder) acceptAtomicWrite(t *turn, p *Packet) outcome {
 	return placed
 }
 
-// maxFlushes is the most FLUSHes that may wait for their answers, if that is more than the responder resources. The
-// requester of Linux's Soft-RoCE does not count them among its READs and atomics, and has up to 128 packets on the way.
-const maxFlushes = 256
-
 // acceptFlush executes a FLUSH and queues its answer. The requests before it have been executed, and processors of this
 // machine see what they have written, so that nothing is left to do for global visibility.
 func (r *responder) acceptFlush(t *turn, p *Packet) outcome {
@@ -55,7 +51,7 @@ func (r *responder) acceptFlush(t *turn, p *Packet) outcome {
 	switch {
 	case !r.dev.attr.Caps.Has(ci.CapFlush):
 		return unsupported
-	case r.in, !ok, r.resources() == 0, max(r.resources(), maxFlushes) <= r.fresh():
+	case r.in, !ok, r.resources() <= r.fresh():
 		return invalid
 	case r.attr.Access&need != need:
 		return unsupported
