@@ -264,7 +264,7 @@ func (c *conn) expect(b []byte) (message, error) {
 		err = c.flow.received(m.Type, m.Credits)
 	}
 	if err == nil {
-		c.n.count("received: " + m.Type.String())
+		c.n.counters.received[m.Type].Add(1)
 	}
 	return m, err
 }
@@ -294,7 +294,7 @@ func (c *conn) send() error {
 		if s.op != nil {
 			s.op.posted = true
 		}
-		c.n.count("sent: " + s.msg.Type.String())
+		c.n.counters.sent[s.msg.Type].Add(1)
 	}
 	switch left := len(c.flow.requests); {
 	case left == 0:

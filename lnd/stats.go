@@ -3,14 +3,18 @@ package lnd
 import (
 	"errors"
 	"maps"
+	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"ciddk/accesslayer/rdmacm/cmid"
 )
 
-// counters count events by name.
+// counters count messages by type, and other events by name.
 type counters struct {
+	sent, received [math.MaxUint8 + 1]atomic.Uint64
+
 	mu sync.Mutex
 	m  map[string]uint64
 }
@@ -26,7 +30,16 @@ func (c *counters) count(name string) {
 func (n *Node) Stats() map[string]uint64 {
 	n.counters.mu.Lock()
 	defer n.counters.mu.Unlock()
-	return maps.Clone(n.counters.m)
+	m := maps.Clone(n.counters.m)
+	for t, l := range layouts {
+		if k := n.counters.sent[t].Load(); k > 0 {
+			m["sent: "+l.name] = k
+		}
+		if k := n.counters.received[t].Load(); k > 0 {
+			m["received: "+l.name] = k
+		}
+	}
+	return m
 }
 
 // endings are the names of the reasons for which connections end. The first that matches counts; those that are usual
