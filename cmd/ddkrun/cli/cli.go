@@ -52,6 +52,8 @@ func Main(args []string) int {
 		err = stopDaemon()
 	case o.explain:
 		err = explainTo(os.Stdout, o, f.Args())
+	case o.install != "":
+		err = installTo(os.Stdout, o)
 	default:
 		status, err = execute(o, f.Args())
 	}
@@ -75,6 +77,7 @@ type options struct {
 	isStock         bool // faults of the user library reach the program
 	version         bool
 	compile         bool // the library that programs preload
+	install         string
 }
 
 // parse parses a command line, and validates it.
@@ -102,6 +105,8 @@ func parse(args []string) (o options, f *flag.FlagSet, err error) {
 	f.BoolVar(&o.compile, "compile", false, "compile the library that PROGRAM preloads with the C compiler of the "+
 		"machine (cc), instead of the one that ddkrun brings")
 	f.BoolVar(&o.explain, "explain", false, "print what PROGRAM, or any program, would find, and why")
+	f.StringVar(&o.install, "install", "", "write what programs need to use the daemon of --socket without ddkrun to a "+
+		"`directory`, and print the environment that they need")
 	f.BoolVar(&o.stop, "stop", false, "end the daemon that ddkrun has started for this user")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")
 	f.Usage = func() {
@@ -119,7 +124,9 @@ func parse(args []string) (o options, f *flag.FlagSet, err error) {
 	case err != nil:
 	case o.stop && (f.NArg() > 0 || o.explain):
 		err = errors.New("--stop takes no program")
-	case !o.stop && f.NArg() == 0 && !o.explain && !o.version:
+	case o.install != "" && (f.NArg() > 0 || o.explain || o.stop || o.compile):
+		err = errors.New("--install takes no program, and neither --explain, --stop nor --compile")
+	case !o.stop && f.NArg() == 0 && !o.explain && !o.version && o.install == "":
 		err = errors.New("no program (see ddkrun --help)")
 	case share.isBare && slices.Contains(shareChoices, f.Arg(0)):
 		err = fmt.Errorf("--share-memory has a value after =: write --share-memory=%s "+

@@ -24,6 +24,9 @@ func execute(options, []string) (int, error) { return 0, errLinux }
 // explainTo fails for the same reason.
 func explainTo(io.Writer, options, []string) error { return errLinux }
 
+// installTo fails, too.
+func installTo(io.Writer, options) error { return errLinux }
+
 // stopDaemon fails, too.
 func stopDaemon() error { return errLinux }
 

@@ -53,6 +53,15 @@ func (l library) source() []byte {
 	return b
 }
 
+// fitting returns the library for this machine.
+func (l library) fitting() []byte {
+	b := l.built(runtime.GOARCH)
+	if lackingParts() {
+		b = inOne(b)
+	}
+	return b
+}
+
 // built returns the library for a processor, as TestBuilt has built it.
 func (l library) built(processor string) []byte {
 	return embedded("built/" + processor + "/" + l.name + librarySuffix)
@@ -80,9 +89,7 @@ func (l library) install(isCompiled bool) (string, error) {
 	if isCompiled {
 		from = append(l.source(), strings.Join(compileFlags, " ")...)
 	} else {
-		if from = l.built(runtime.GOARCH); lackingParts() {
-			from = inOne(from)
-		}
+		from = l.fitting()
 		write = func(path string) error { return os.WriteFile(path, from, 0o755) }
 	}
 	sum := sha256.Sum256(from)

@@ -93,20 +93,29 @@ func materialize(tree []devices.Entry) (string, error) {
 		return root, nil
 	}
 	removeUnused(dir, now)
-	temp, err := os.MkdirTemp(dir, tempPrefix)
+	temp, err := writeTree(dir, tree)
 	if err != nil {
 		return "", advise(err)
 	}
 	defer os.RemoveAll(temp) // it does not exist any more if all is well
-	for _, e := range tree {
-		if err := writeEntry(temp, e); err != nil {
-			return "", err
-		}
-	}
 	if err := os.Rename(temp, root); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
 		return "", err
 	}
 	return root, nil
+}
+
+// writeTree writes a tree to a new directory, which it returns.
+func writeTree(parent string, tree []devices.Entry) (string, error) {
+	temp, err := os.MkdirTemp(parent, tempPrefix)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range tree {
+		if err := writeEntry(temp, e); err != nil {
+			return "", errors.Join(err, os.RemoveAll(temp))
+		}
+	}
+	return temp, nil
 }
 
 // functionsOfHost returns links to the PCI functions of the machine, which share a directory with those of the tree. In
