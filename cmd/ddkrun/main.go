@@ -17,6 +17,9 @@
 //
 // The program finds the adapters of the daemon and no others: RDMA devices of the machine are hidden.
 //
+// --install writes the library of the carrier preload, and the files that programs see, to a directory, and prints the
+// environment with which programs use the daemon without ddkrun.
+//
 // --wait waits for the daemon of --socket or of $DDKD_SOCKET, and --wait-port for a server on this machine, before the
 // program starts. A daemon with another version of the protocol is not used; the error names both versions.
 //

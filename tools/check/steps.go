@@ -77,6 +77,8 @@ func steps(full bool, again *repetition) []step {
 			numMutations), inFull, s, 40 * m, mutation},
 		{"examples", "the examples, built and run", inFull, 60 * s, 3 * m, examples},
 		{"release", "what a release consists of is built twice, installed and run", inFull, 150 * s, 20 * m, release},
+		{"kubernetes", "the driver for Kubernetes, a module of its own: vet and tests, with daemons and containers",
+			inFull, 120 * s, 12 * m, kubernetes},
 		{"repeat", "the quick tests of each package, many times beside busy processes; goes on where it was stopped",
 			byName, 10 * time.Hour, overall, again.repeat},
 	}
@@ -410,14 +412,22 @@ func bench(ctx context.Context, r *runner) error {
 	return r.do(ctx, nil, "go", "run", "./bench/cmd/user", "-rounds", rounds)
 }
 
-// release runs the tests of tools/release, which is a module of its own.
-func release(ctx context.Context, r *runner) error {
-	if !r.present("tools/release") {
-		return skip("the tree has no tools/release")
+// release runs the tests of tools/release.
+func release(ctx context.Context, r *runner) error { return r.module(ctx, "tools/release", ".", "19m") }
+
+// kubernetes runs the tests of the driver for Kubernetes.
+func kubernetes(ctx context.Context, r *runner) error {
+	return r.module(ctx, "kubernetes", "cmd/ddk-dra", "10m")
+}
+
+// module vets and tests a module of its own, in a folder that has Go files below.
+func (r *runner) module(ctx context.Context, folder, below, timeout string) error {
+	if !r.present(path.Join(folder, below)) {
+		return skip("the tree has no " + folder)
 	}
 	for _, args := range [][]string{{"vet", "./..."},
-		{"test", "-vet=off", "-count=1", "-timeout", "19m", "-v", "./..."}} {
-		if err := r.do(ctx, nil, "go", append([]string{"-C", "tools/release"}, args...)...); err != nil {
+		{"test", "-vet=off", "-count=1", "-timeout", timeout, "-v", "./..."}} {
+		if err := r.do(ctx, nil, "go", append([]string{"-C", folder}, args...)...); err != nil {
 			return err
 		}
 	}

@@ -105,8 +105,8 @@ func parse(args []string) (o options, f *flag.FlagSet, err error) {
 	f.BoolVar(&o.compile, "compile", false, "compile the library that PROGRAM preloads with the C compiler of the "+
 		"machine (cc), instead of the one that ddkrun brings")
 	f.BoolVar(&o.explain, "explain", false, "print what PROGRAM, or any program, would find, and why")
-	f.StringVar(&o.install, "install", "", "write what programs need to use the daemon of --socket without ddkrun to a "+
-		"`directory`, and print the environment that they need")
+	f.StringVar(&o.install, "install", "", "write what programs need to use the daemon of --socket without ddkrun to "+
+		"a `directory`, and print the environment that they need")
 	f.BoolVar(&o.stop, "stop", false, "end the daemon that ddkrun has started for this user")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")
 	f.Usage = func() {

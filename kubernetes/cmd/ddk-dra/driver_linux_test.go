@@ -1,0 +1,203 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	dra "k8s.io/kubelet/pkg/apis/dra/v1"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+	"tags.cncf.io/container-device-interface/pkg/cdi"
+
+	"ciddk/internal/testenv"
+)
+
+// uidOf returns the UID of a claim with a name.
+func uidOf(name string) types.UID {
+	sum := sha256.Sum256([]byte(name))
+	text := hex.EncodeToString(sum[:16])
+	return types.UID(text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:])
+}
+
+// A machine is a machine with the processes of the driver.
+type machine struct {
+	t          *testing.T
+	dir        string
+	node       *process
+	driver     *process
+	kubeconfig string
+	api        *apiServer
+	cdi        *cdi.Cache
+}
+
+func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
+
+// newMachine starts the node's part.
+func newMachine(t *testing.T) *machine {
+	need(t)
+	dir, err := os.MkdirTemp("", "ddk") // t.TempDir can be too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	m := &machine{t: t, dir: dir}
+	for _, name := range []string{"plugins", "registry", "kubelet", "cdi"} {
+		require.NoError(t, os.Mkdir(m.path(name), 0o755))
+	}
+	m.cdi, err = cdi.NewCache(cdi.WithAutoRefresh(false), cdi.WithSpecDirs(m.path("cdi")))
+	require.NoError(t, err)
+	m.startNode()
+	return m
+}
+
+// startNode starts the node's part.
+func (m *machine) startNode() {
+	m.node = m.start("node", "--cdi", m.path("cdi"), "--ddkd", filepath.Join(programs, "ddkd"), "--ddkrun",
+		filepath.Join(programs, "ddkrun"))
+}
+
+// startDriver starts the driver, and an API server if there is none.
+func (m *machine) startDriver() {
+	if m.api == nil {
+		m.api, m.kubeconfig = newAPIServer(m.t)
+	}
+	m.driver = m.start("driver", "--kubeconfig", m.kubeconfig, "--node-name", nodeName, "--plugins", m.path("plugins"),
+		"--registry", m.path("registry"), "--devices", "4")
+}
+
+// A process is one of ddk-dra.
+type process struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	out testenv.Output
+	end chan struct{} // closed when it has ended
+}
+
+// start starts a command and waits until it is ready.
+func (m *machine) start(args ...string) *process {
+	args = append(args, "--dir", m.path("state"))
+	p := &process{t: m.t, cmd: exec.Command(filepath.Join(programs, "ddk-dra"), args...), end: make(chan struct{})}
+	p.cmd.Stderr = &p.out
+	require.NoError(m.t, p.cmd.Start())
+	go func() {
+		defer close(p.end)
+		_ = p.cmd.Wait() // its status is in cmd
+	}()
+	m.t.Cleanup(func() {
+		p.stop(syscall.SIGTERM)
+		if m.t.Failed() {
+			m.t.Log(args[0], p.out.String())
+		}
+	})
+	select {
+	case <-p.out.Seen("msg=ready"):
+	case <-p.end:
+		require.Fail(m.t, "ended", p.out.String())
+	}
+	return p
+}
+
+// stop ends a process by a signal.
+func (p *process) stop(s syscall.Signal) {
+	_ = p.cmd.Process.Signal(s) // it may have ended
+	<-p.end
+}
+
+// dial connects to a socket of the driver as the kubelet does.
+func (m *machine) dial(path string) *grpc.ClientConn {
+	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(m.t, err)
+	m.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// kubelet returns the driver as the kubelet finds it: by the registration.
+func (m *machine) kubelet() dra.DRAPluginClient {
+	found, err := filepath.Glob(m.path("registry/*.sock"))
+	require.NoError(m.t, err)
+	require.Len(m.t, found, 1)
+	r := registration.NewRegistrationClient(m.dial(found[0]))
+	info, err := r.GetInfo(m.t.Context(), &registration.InfoRequest{})
+	require.NoError(m.t, err)
+	assert.Equal(m.t, registration.DRAPlugin, info.Type)
+	assert.Equal(m.t, "rdma.ciddk", info.Name)
+	assert.Contains(m.t, info.SupportedVersions, dra.DRAPluginService)
+	_, err = r.NotifyRegistrationStatus(m.t.Context(), &registration.RegistrationStatus{PluginRegistered: true})
+	require.NoError(m.t, err)
+	return dra.NewDRAPluginClient(m.dial(info.Endpoint))
+}
+
+func claimOf(rc *resourceapi.ResourceClaim) *dra.Claim {
+	return &dra.Claim{Namespace: rc.Namespace, Uid: string(rc.UID), Name: rc.Name}
+}
+
+// prepare prepares a claim and returns its CDI devices.
+func (m *machine) prepare(k dra.DRAPluginClient, rc *resourceapi.ResourceClaim) ([]string, string) {
+	r, err := k.NodePrepareResources(m.t.Context(), &dra.NodePrepareResourcesRequest{Claims: []*dra.Claim{claimOf(rc)}})
+	require.NoError(m.t, err)
+	a := r.Claims[string(rc.UID)]
+	require.NotNil(m.t, a)
+	var ids []string
+	for _, d := range a.Devices {
+		ids = append(ids, d.CdiDeviceIds...)
+	}
+	return ids, a.Error
+}
+
+// unprepare removes a claim.
+func (m *machine) unprepare(k dra.DRAPluginClient, rc *resourceapi.ResourceClaim) {
+	r, err := k.NodeUnprepareResources(m.t.Context(),
+		&dra.NodeUnprepareResourcesRequest{Claims: []*dra.Claim{claimOf(rc)}})
+	require.NoError(m.t, err)
+	require.Empty(m.t, r.Claims[string(rc.UID)].Error)
+}
+
+// assertNothing checks that no claim has left anything behind.
+func (m *machine) assertNothing() {
+	for _, pattern := range []string{"cdi/*", "state/claims/*"} {
+		found, err := filepath.Glob(m.path(pattern))
+		require.NoError(m.t, err)
+		assert.Empty(m.t, found)
+	}
+}
+
+// TestPods gives two pods a device each, in which unmodified programs find it, and exchange data by the pods'
+// addresses.
+func TestPods(t *testing.T) {
+	pods := newPods(t)
+	need(t, "ibv_devinfo", "ibv_rc_pingpong")
+	m := newMachine(t)
+	m.startDriver()
+	k := m.kubelet()
+	var ids [2][]string
+	var claims [2]*resourceapi.ResourceClaim
+	for i, name := range []string{"server", "client"} {
+		claims[i] = m.api.newClaim(name, "")
+		var text string
+		ids[i], text = m.prepare(k, claims[i])
+		require.Empty(t, text)
+		require.Len(t, ids[i], 1)
+	}
+	server, err := pods[0].start(m.cdi, ids[0], "ibv_rc_pingpong", "-g", "0", "-n", "100", "-c")
+	require.NoError(t, err)
+	// Another container of the pod shares the device, and waits until the server listens.
+	second, err := pods[0].start(m.cdi, ids[0], "/opt/ddk/ddkrun", "--wait-port", "18515", "ibv_devinfo", "-v")
+	require.NoError(t, err)
+	assert.Contains(t, second.wait(t), "::ffff:10.1.0.1")
+	client, err := pods[1].start(m.cdi, ids[1], "ibv_rc_pingpong", "-g", "0", "-n", "100", "-c", "10.1.0.1")
+	require.NoError(t, err)
+	assert.Contains(t, client.wait(t), "100 iters")
+	assert.Contains(t, server.wait(t), "100 iters")
+	for _, rc := range claims {
+		m.unprepare(k, rc)
+	}
+	m.assertNothing()
+}
