@@ -29,8 +29,8 @@ func main() {
 	var commands struct {
 		Node   nodeCmd   `cmd:"" help:"Start daemons in the network namespaces of pods, for the other commands."`
 		Driver driverCmd `cmd:"" help:"Serve the kubelet with dynamic resource allocation."`
-		Plugin pluginCmd `cmd:"" help:"Serve the kubelet as a device plugin, in clusters without dynamic resource allocation."`
-		Hook   hookCmd   `cmd:"" help:"Give a container that is being created its devices. Container runtimes execute it."`
+		Plugin pluginCmd `cmd:"" help:"Serve the kubelet as a device plugin."`
+		Hook   hookCmd   `cmd:"" help:"Give a container its devices. Container runtimes execute it."`
 		Launch launchCmd `cmd:"" hidden:""`
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -43,14 +43,14 @@ func main() {
 
 // common are the flags of all commands.
 type common struct {
-	Dir string `help:"Directory of claims, which has the same path for the container runtime." default:"/var/lib/ddk" placeholder:"PATH"`
+	Dir string `help:"Directory of claims, also for the container runtime." default:"/var/lib/ddk"`
 }
 
 type nodeCmd struct {
 	common
-	CDI    string `name:"cdi" help:"Directory of CDI devices, which the container runtime reads." default:"/var/run/cdi" placeholder:"PATH"`
-	DDKD   string `name:"ddkd" help:"The program." default:"/ddkd" placeholder:"PATH"`
-	DDKRun string `name:"ddkrun" help:"The program." default:"/ddkrun" placeholder:"PATH"`
+	CDI    string `name:"cdi" help:"Directory of CDI devices." default:"/var/run/cdi"`
+	DDKD   string `name:"ddkd" help:"The program." default:"/ddkd"`
+	DDKRun string `name:"ddkrun" help:"The program." default:"/ddkrun"`
 	User   int    `help:"User that daemons run as." placeholder:"UID"`
 }
 
@@ -74,8 +74,8 @@ type driverCmd struct {
 	NodeName   string `help:"Name of the node." env:"NODE_NAME" required:"" placeholder:"NAME"`
 	Devices    int    `help:"Devices that the node offers." default:"110" placeholder:"N"`
 	Interface  string `help:"Interface of pods, whose addresses devices have." default:"eth0" placeholder:"NAME"`
-	Plugins    string `help:"Directory of the driver's socket." default:"/var/lib/kubelet/plugins/rdma.ciddk" placeholder:"PATH"`
-	Registry   string `help:"Directory in which the kubelet looks for drivers." default:"/var/lib/kubelet/plugins_registry" placeholder:"PATH"`
+	Plugins    string `help:"Directory of the driver's socket." default:"/var/lib/kubelet/plugins/rdma.ciddk"`
+	Registry   string `help:"Directory of drivers' sockets." default:"/var/lib/kubelet/plugins_registry"`
 }
 
 // Run serves the kubelet until ctx ends.
@@ -98,9 +98,9 @@ func (c *driverCmd) Run(ctx context.Context, log *slog.Logger) error {
 type pluginCmd struct {
 	common
 	Devices    int    `help:"Devices that the node offers." default:"110" placeholder:"N"`
-	Adapter    string `help:"Settings of each adapter, as for ddkd serve --adapter." default:"interface=eth0" placeholder:"KEY=VALUE,…"`
+	Adapter    string `help:"Settings of each adapter, as for ddkd." default:"interface=eth0"`
 	DeviceName string `help:"Beginning of the names of RDMA devices. Default: rxe_ddk." placeholder:"NAME"`
-	Plugins    string `help:"Directory of the kubelet's and the plugin's sockets." default:"/var/lib/kubelet/device-plugins" placeholder:"PATH"`
+	Plugins    string `help:"Directory of sockets." default:"/var/lib/kubelet/device-plugins"`
 }
 
 // Run serves the kubelet until ctx ends.
