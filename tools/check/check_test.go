@@ -28,7 +28,8 @@ func TestResults(t *testing.T) {
 		{"pass, skip and fail", []string{
 			`{"Action":"output","Package":"m/a","Test":"TestA","Output":"quiet\n"}`,
 			`{"Action":"pass","Package":"m/a","Test":"TestA"}`,
-			`{"Action":"output","Package":"m/a","Test":"TestB","Output":"=== RUN   TestB\n    a_test.go:3: needs root\n--- SKIP: TestB (0.00s)\n"}`,
+			`{"Action":"output","Package":"m/a","Test":"TestB",` +
+				`"Output":"=== RUN   TestB\n    a_test.go:3: needs root\n--- SKIP: TestB (0.00s)\n"}`,
 			`{"Action":"skip","Package":"m/a","Test":"TestB"}`,
 			`{"Action":"output","Package":"m/a","Test":"TestC","Output":"got 1, want 2\n"}`,
 			`{"Action":"fail","Package":"m/a","Test":"TestC"}`,
@@ -47,9 +48,13 @@ func TestResults(t *testing.T) {
 			`{"Action":"pass","Package":"m/a","Test":"TestA"}`,
 			`{"Action":"run","Package":"m/a","Test":"TestB"}`,
 			`{"Action":"run","Package":"m/a","Test":"TestB/sub"}`,
-			`{"Action":"output","Package":"m/a","Test":"TestB/sub","Output":"    a_test.go:4: hello\npanic: test timed out after 1s\n\trunning tests:\n\t\tTestB (1s)\n\n"}`,
-			`{"Action":"output","Package":"m/a","Test":"TestB/sub","Output":"goroutine 5 [running]:\ntesting.(*M).startAlarm.func1()\n\n"}`,
-			`{"Action":"output","Package":"m/a","Test":"TestB/sub","Output":"goroutine 21 [sync.Mutex.Lock]:\nm/a.TestB.func1(0x1)\n\t/a_test.go:4\n"}`,
+			`{"Action":"output","Package":"m/a","Test":"TestB/sub",` +
+				`"Output":"    a_test.go:4: hello\npanic: test timed out after 1s\n\trunning` +
+				` tests:\n\t\tTestB (1s)\n\n"}`,
+			`{"Action":"output","Package":"m/a","Test":"TestB/sub",` +
+				`"Output":"goroutine 5 [running]:\ntesting.(*M).startAlarm.func1()\n\n"}`,
+			`{"Action":"output","Package":"m/a","Test":"TestB/sub",` +
+				`"Output":"goroutine 21 [sync.Mutex.Lock]:\nm/a.TestB.func1(0x1)\n\t/a_test.go:4\n"}`,
 			`{"Action":"output","Package":"m/a","Output":"FAIL\tm/a\t1.007s\n"}`,
 			`{"Action":"fail","Package":"m/a","Elapsed":1.038}`}, 1, 2, 0, []string{
 			"FAIL  m/a TestB did not end\nFAIL  m/a TestB/sub did not end\n    a_test.go:4: hello\npanic: test timed " +
