@@ -96,7 +96,7 @@ func serve(ctx context.Context, cfg Config, w *fsnotify.Watcher) error {
 	}
 }
 
-// register tells the kubelet where the plugin is.
+// register registers the plugin with the kubelet.
 func register(ctx context.Context, dir string) error {
 	c, err := grpc.NewClient("unix://"+filepath.Join(dir, kubeletSocket),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -169,7 +169,7 @@ func (m *machine) assertNothing() {
 	}
 }
 
-// TestPods gives two pods a device each, in which unmodified programs find it, and exchange data by the pods'
+// TestPods runs unmodified programs in two pods with a device each, which exchange data by the pods'
 // addresses.
 func TestPods(t *testing.T) {
 	pods := newPods(t)
