@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach makes the adapters of a claim those of a container: it starts the daemon in the container's network namespace, unless
+// Attach makes the adapters of a claim those of a container: it starts the daemon in the network namespace, unless
 // it runs there, and keeps it until the processes of all containers have ended. netns is the namespace, and process a
 // pidfd of the container's first process.
 func (n *Node) Attach(id string, netns, process *os.File) error {
