@@ -1,6 +1,10 @@
 package rvt
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"ciddk/ci"
+)
 
 // A Counter identifies one of the counters of an HCA. Each packet that is not acted on is counted exactly once, under
 // its reason.
@@ -41,6 +45,25 @@ const (
 	DropEntropy        // connected QP: the packet's Entropy is not the peer's (Hints.StrictSource)
 	CountEntropyChange // connected QP: an accepted packet's Entropy differs from that of the packet before
 	CountPostponed     // timeouts put off because received packets waited to be delivered
+	CountImplied       // responses that show that an earlier one is lost
+
+	// Requests executed.
+	CountWrites
+	CountReads
+	CountAtomics // COMPARE & SWAP, FETCH & ADD
+
+	// Completions with an error, of send queues and of receive queues.
+	CountSendError
+	CountSendFlushed // among them
+	CountRecvError
+	CountRecvFlushed // among them
+	CountSendAccess  // the peer has refused an access
+	CountSendInvalid // the peer has refused an invalid request
+	CountSendTimeout // retries exhausted
+	CountSendRNR     // RNR retries exhausted
+	CountRecvLength  // receive too short
+
+	CountRecvAccess // accesses of the peer that were refused
 	numCounters
 )
 
@@ -50,7 +73,29 @@ var counterNames = [numCounters]string{
 	"drop_no_receive", "drop_length", "drop_sequence", "drop_duplicate", "drop_stale_ack", "drop_access",
 	"drop_response", "drop_busy", "retries", "rnr_nak_sent", "rnr_nak_received", "sequence_nak_sent",
 	"sequence_nak_received", "fatal_nak_sent", "sequence_errors_delayed", "cq_overflow", "migrations",
-	"drop_source_port", "source_port_changes", "retries_postponed",
+	"drop_source_port", "source_port_changes", "retries_postponed", "implied_nak_seq_err", "rx_write_requests",
+	"rx_read_requests", "rx_atomic_requests", "req_cqe_error", "req_cqe_flush_error", "resp_cqe_error",
+	"resp_cqe_flush_error", "req_remote_access_errors", "req_remote_invalid_request", "retry_exceeded_err",
+	"retry_rnr_exceeded_err", "resp_local_length_error", "resp_remote_access_errors",
+}
+
+// linuxNames are names of counters of Linux's drivers mlx5 and rxe that tools read, for what the engine counts by a
+// name of its own.
+var linuxNames = map[string][]Counter{
+	"sent_pkts":             {CountSent},
+	"rcvd_pkts":             {CountRecv},
+	"duplicate_request":     {DropDuplicate},
+	"out_of_sequence":       {DropSequence},
+	"out_of_seq_request":    {DropSequence},
+	"out_of_buffer":         {DropNoRecv, CountRNRNak},
+	"packet_seq_err":        {CountSeqRetry},
+	"rcvd_seq_err":          {CountSeqRetry},
+	"local_ack_timeout_err": {CountRetry},
+	"rnr_nak_retry_err":     {CountRNRRetry},
+	"rcvd_rnr_err":          {CountRNRRetry},
+	"send_rnr_err":          {CountRNRNak},
+	"completer_retry_err":   {CountRetry, CountSeqRetry, CountImplied},
+	"send_err":              {DropSendFailed},
 }
 
 func (c Counter) String() string {
@@ -64,11 +109,47 @@ type counters [numCounters]atomic.Uint64
 
 func (c *counters) add(k Counter, n int) { c[k].Add(uint64(n)) }
 
+// completed counts a completion with an error.
+func (c *counters) completed(wc *ci.WC) {
+	if wc.Op == ci.WCRecv || wc.Op == ci.WCRecvWrite {
+		c.add(CountRecvError, 1)
+		switch wc.Status {
+		case ci.WCFlushErr:
+			c.add(CountRecvFlushed, 1)
+		case ci.WCLocalLenErr:
+			c.add(CountRecvLength, 1)
+		}
+		return
+	}
+	c.add(CountSendError, 1)
+	switch wc.Status {
+	case ci.WCFlushErr:
+		c.add(CountSendFlushed, 1)
+	case ci.WCRemAccessErr:
+		c.add(CountSendAccess, 1)
+	case ci.WCRemInvalidReqErr:
+		c.add(CountSendInvalid, 1)
+	case ci.WCTimeoutRetryErr:
+		c.add(CountSendTimeout, 1)
+	case ci.WCRNRRetryErr:
+		c.add(CountSendRNR, 1)
+	}
+}
+
 // snapshot returns all counters by name. It allocates.
 func (c *counters) snapshot() map[string]uint64 {
-	m := make(map[string]uint64, numCounters)
+	m := make(map[string]uint64, int(numCounters)+len(linuxNames))
 	for k := range c {
 		m[counterNames[k]] = c[k].Load()
 	}
 	return m
+}
+
+// addLinuxNames adds the counters by their names in Linux.
+func addLinuxNames(m map[string]uint64) {
+	for name, list := range linuxNames {
+		for _, c := range list {
+			m[name] += m[c.String()]
+		}
+	}
 }

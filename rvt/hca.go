@@ -198,6 +198,7 @@ func (h *HCA) engineCounters() map[string]uint64 {
 		m[CountRecv.String()] += p.traffic.rcvPkts.Load()
 		m[CountSent.String()] += p.traffic.xmitPkts.Load()
 	}
+	addLinuxNames(m)
 	return m
 }
 

@@ -58,6 +58,7 @@ func (r *responder) acceptRead(t *turn, p *Packet) outcome {
 	r.remember(response{op: p.Op, psn: r.psn, first: r.psn, n: n, npkts: n, va: p.VA, rkey: p.RKey, length: p.DMALen,
 		msn: r.msn})
 	r.psn = psnAdd(r.psn, n)
+	t.executes(CountReads)
 	return placed
 }
 
@@ -80,6 +81,7 @@ func (r *responder) acceptAtomic(t *turn, p *Packet) outcome {
 	r.msn = (r.msn + 1) & psnMask
 	r.remember(response{op: p.Op, psn: r.psn, first: r.psn, npkts: 1, orig: orig, msn: r.msn})
 	r.psn = psnAdd(r.psn, 1)
+	t.executes(CountAtomics)
 	return placed
 }
 

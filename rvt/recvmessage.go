@@ -150,5 +150,8 @@ func (r *responder) messageWrite(t *turn, p *Packet) outcome {
 		wc.Flags, wc.Imm = ci.WCImmediate, p.Imm
 		r.have = false
 	}
+	if p.End {
+		t.executes(CountWrites)
+	}
 	return placed
 }

@@ -125,6 +125,9 @@ func (r *responder) refuse(t *turn, syn wire.Syndrome, st ci.WCStatus, event ci.
 		r.nakPSN = psnAdd(r.psn, psnMask)
 	} else {
 		r.dev.count.add(CountInvalidNak, 1)
+		if syn == wire.NAKRemoteAccess {
+			r.dev.count.add(CountRecvAccess, 1)
+		}
 	}
 	r.failed = true
 	if r.have {

@@ -138,7 +138,7 @@ func (r *requester) responseLost(t *turn) {
 	if r.retried.implied || r.rnrAt != 0 {
 		return
 	}
-	r.dev.count.add(CountSeqRetry, 1)
+	r.dev.count.add(CountImplied, 1)
 	if r.spendRetry(t) {
 		r.retried.implied = true
 		r.rewind(r.una)

@@ -20,7 +20,8 @@ type turn struct {
 	nsegs     int
 	nwcs      int
 	nbuf      int
-	done      int // requests whose slots may be used again once the batch is out
+	done      int                                    // requests whose slots may be used again once the batch is out
+	executed  [CountAtomics - CountWrites + 1]uint32 // requests of the peer, from CountWrites on
 	pkts      [batchPackets]Packet
 	segs      [batchSegments][]byte
 	wcs       [batchCompletions]pendingWC
@@ -193,6 +194,11 @@ func (t *turn) flushCompletions() {
 		// request
 		t.retire()
 	}
+	for i := range t.wcs[:t.nwcs] {
+		if w := &t.wcs[i].wc; w.Status != ci.WCSuccess {
+			t.dev.count.completed(w)
+		}
+	}
 	for i := 0; i < t.nwcs; {
 		j := i + 1
 		for j < t.nwcs && t.wcs[j].cq == t.wcs[i].cq {
@@ -212,4 +218,18 @@ func (t *turn) finish() {
 	}
 	t.releaseRecvs()
 	t.send()
+	t.countExecuted()
+}
+
+// executes counts a request of the peer.
+func (t *turn) executes(c Counter) { t.executed[c-CountWrites]++ }
+
+// countExecuted adds what the turn has executed to the counters of the device, which other QPs share.
+func (t *turn) countExecuted() {
+	for i, n := range t.executed {
+		if n > 0 {
+			t.dev.count.add(CountWrites+Counter(i), int(n))
+			t.executed[i] = 0
+		}
+	}
 }

@@ -22,7 +22,7 @@ func TestCounters(t *testing.T) {
 	const script = `d=/sys/class/infiniband/rxe_ddk0/ports/1
 cat $d/counters/port_xmit_packets; echo ready; read line
 read n < $d/counters/port_xmit_packets; echo $n
-cat $d/state $d/hw_counters/packets_sent; cat $d/counters/none; exit 0`
+cat $d/state $d/hw_counters/packets_sent $d/hw_counters/sent_pkts $d/hw_counters/packet_seq_err; cat $d/counters/none; exit 0`
 	for _, carrier := range carriers {
 		cmd, out := r.command("--carrier", carrier, "sh", "-c", script)
 		in, err := cmd.StdinPipe()
@@ -36,14 +36,16 @@ cat $d/state $d/hw_counters/packets_sent; cat $d/counters/none; exit 0`
 		require.NoError(t, err)
 		require.NoError(t, cmd.Wait(), "%s", out)
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		require.Len(t, lines, 6, "%s: %s", carrier, out)
+		require.Len(t, lines, 8, "%s: %s", carrier, out)
 		assert.NotEqual(t, lines[0], lines[2], carrier)
 		assert.Equal(t, "4: ACTIVE", lines[3], carrier)
 		assert.Equal(t, lines[2], lines[4], carrier)
-		assert.Contains(t, lines[5], "No such file", carrier)
+		assert.Equal(t, lines[4], lines[5], carrier)
+		assert.Equal(t, "0", lines[6], carrier)
+		assert.Contains(t, lines[7], "No such file", carrier)
 		assert.Regexp(t, `^[1-9]\d*$`, lines[2], carrier)
 	}
-	assert.Regexp(t, `link rxe_ddk0/1 .*packets_sent [1-9]`, r.run("rdma", "statistic"))
+	assert.Regexp(t, `link rxe_ddk0/1 .*packets_sent [1-9].* sent_pkts [1-9]`, r.run("rdma", "statistic"))
 	assert.Contains(t, r.run("grep", "-r", ".", "/sys/class/infiniband/rxe_ddk0/ports/1/counters"),
 		"port_xmit_packets:"+strings.TrimSpace(r.run("cat",
 			"/sys/class/infiniband/rxe_ddk0/ports/1/counters/port_xmit_packets")))
