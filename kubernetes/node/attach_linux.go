@@ -95,7 +95,7 @@ func (n *Node) reserve(space uint64, id string) error {
 
 // stop ends the daemon of a claim, if it runs. c.mu is locked.
 func (n *Node) stop(c *claim) error {
-	d := c.daemon
+	d, wasRunning := c.daemon, isRunning(c.dir)
 	c.daemon = nil
 	if err := stopProcess(c.dir); err != nil {
 		c.daemon = d
@@ -103,6 +103,9 @@ func (n *Node) stop(c *claim) error {
 	}
 	if d != nil {
 		d.netns.Close()
+	}
+	if wasRunning {
+		n.cfg.Log.Info("daemon stopped", "claim", c.ID)
 	}
 	n.mu.Lock()
 	for space, id := range n.spaces {

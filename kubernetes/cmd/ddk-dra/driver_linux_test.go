@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -20,6 +22,7 @@ import (
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"ciddk/internal/testenv"
+	"ciddk/kubernetes/node"
 )
 
 // uidOf returns the UID of a claim with a name.
@@ -31,24 +34,27 @@ func uidOf(name string) types.UID {
 
 // A machine is a machine with the processes of the driver.
 type machine struct {
-	t          *testing.T
-	dir        string
-	node       *process
-	driver     *process
-	kubeconfig string
-	api        *apiServer
-	cdi        *cdi.Cache
+	t   *testing.T
+	dir string
+
+	isContainer bool
+	node        *process
+	driver      *process
+	kubeconfig  string
+	api         *apiServer
+	cdi         *cdi.Cache
 }
 
 func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 
-// newMachine starts the node's part.
-func newMachine(t *testing.T) *machine {
+// newMachine starts the node's part, in a PID namespace as a container has it, or in that of the test.
+func newMachine(t *testing.T, isContainer bool) *machine {
 	need(t)
 	dir, err := os.MkdirTemp("", "ddk") // t.TempDir can be too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	m := &machine{t: t, dir: dir}
+	require.NoError(t, os.Chmod(dir, 0o755))
+	m := &machine{t: t, dir: dir, isContainer: isContainer}
 	for _, name := range []string{"plugins", "registry", "kubelet", "cdi"} {
 		require.NoError(t, os.Mkdir(m.path(name), 0o755))
 	}
@@ -60,9 +66,17 @@ func newMachine(t *testing.T) *machine {
 
 // startNode starts the node's part.
 func (m *machine) startNode() {
-	m.node = m.start("node", "--cdi", m.path("cdi"), "--ddkd", filepath.Join(programs, "ddkd"), "--ddkrun",
-		filepath.Join(programs, "ddkrun"))
+	args := []string{"node", "--cdi", m.path("cdi"), "--ddkd", filepath.Join(programs, "ddkd"), "--ddkrun",
+		filepath.Join(programs, "ddkrun")}
+	if users, err := os.ReadFile("/proc/self/uid_map"); err == nil && len(strings.Fields(string(users))) == 3 &&
+		strings.Fields(string(users))[2] != "1" {
+		args = append(args, "--user", strconv.Itoa(daemonUser))
+	}
+	m.node = m.start(args...)
 }
+
+// daemonUser is the user of daemons, if the tests run as root.
+const daemonUser = 65532
 
 // startDriver starts the driver, and an API server if there is none.
 func (m *machine) startDriver() {
@@ -86,6 +100,9 @@ func (m *machine) start(args ...string) *process {
 	args = append(args, "--dir", m.path("state"))
 	p := &process{t: m.t, cmd: exec.Command(filepath.Join(programs, "ddk-dra"), args...), end: make(chan struct{})}
 	p.cmd.Stderr = &p.out
+	if m.isContainer && args[0] == "node" {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	}
 	require.NoError(m.t, p.cmd.Start())
 	go func() {
 		defer close(p.end)
@@ -110,6 +127,9 @@ func (p *process) stop(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s) // it may have ended
 	<-p.end
 }
+
+// client returns a client of the node's part.
+func (m *machine) client() node.Client { return node.Client{Dir: m.path("state")} }
 
 // dial connects to a socket of the driver as the kubelet does.
 func (m *machine) dial(path string) *grpc.ClientConn {
@@ -160,6 +180,15 @@ func (m *machine) unprepare(k dra.DRAPluginClient, rc *resourceapi.ResourceClaim
 	require.Empty(m.t, r.Claims[string(rc.UID)].Error)
 }
 
+// await waits until the node's part has logged a text.
+func (m *machine) await(text string) {
+	select {
+	case <-m.node.out.Seen(text):
+	case <-m.node.end:
+		require.Fail(m.t, "ended", m.node.out.String())
+	}
+}
+
 // assertNothing checks that no claim has left anything behind.
 func (m *machine) assertNothing() {
 	for _, pattern := range []string{"cdi/*", "state/claims/*"} {
@@ -174,7 +203,7 @@ func (m *machine) assertNothing() {
 func TestPods(t *testing.T) {
 	pods := newPods(t)
 	need(t, "ibv_devinfo", "ibv_rc_pingpong")
-	m := newMachine(t)
+	m := newMachine(t, true)
 	m.startDriver()
 	k := m.kubelet()
 	var ids [2][]string

@@ -84,6 +84,7 @@ func (c *driverCmd) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	config.QPS = -1 // no limit but that of the API server: each claim of a pod is a request
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err

@@ -20,6 +20,9 @@ const (
 // programs is the directory of ddk-dra, ddkd and ddkrun.
 var programs = os.Getenv(programsVariable)
 
+// numUsers is the number of users in the namespace, if the tests run as root.
+const numUsers = 1 << 16
+
 // errSpaces is why no test can run, or nil.
 var errSpaces error
 
@@ -49,6 +52,9 @@ func runInSpaces() (status int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // daemons can have another user
+		return 0, err
+	}
 	for _, args := range [][]string{{"-C", "../../..", "build", "-o", dir + "/", "./cmd/ddkd", "./cmd/ddkrun"},
 		{"build", "-o", dir + "/", "."}} {
 		cmd := exec.Command("go", args...)
@@ -61,10 +67,16 @@ func runInSpaces() (status int, err error) {
 	cmd.Args[0] = filepath.Base(os.Args[0])
 	cmd.Env = append(os.Environ(), programsVariable+"="+dir)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	size := 1
+	if os.Geteuid() == 0 { // all users, so that daemons can have another one
+		size = numUsers
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: size}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: size}},
+
+		GidMappingsEnableSetgroups: size > 1,
 	}
 	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 		return 0, err
