@@ -77,11 +77,12 @@ func serve(ctx context.Context, cfg Config, w *fsnotify.Watcher) error {
 		s.Stop()
 		<-served //nolint:errcheck // that of a server which was stopped
 	}()
-	if err := register(ctx, cfg.Dir); err != nil {
-		cfg.Log.Warn("waiting for the kubelet", "error", err)
-	} else {
-		cfg.Log.Info("ready", "resource", Resource, "devices", cfg.NumDevices)
+	if err := register(ctx, cfg.Dir); ctx.Err() != nil {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("registering with the kubelet: %w", err)
 	}
+	cfg.Log.Info("ready", "resource", Resource, "devices", cfg.NumDevices)
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,7 +97,7 @@ func serve(ctx context.Context, cfg Config, w *fsnotify.Watcher) error {
 	}
 }
 
-// register registers the plugin with the kubelet.
+// register registers the plugin with the kubelet, when that listens.
 func register(ctx context.Context, dir string) error {
 	c, err := grpc.NewClient("unix://"+filepath.Join(dir, kubeletSocket),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -105,7 +106,8 @@ func register(ctx context.Context, dir string) error {
 	}
 	defer c.Close()
 	_, err = api.NewRegistrationClient(c).Register(ctx, &api.RegisterRequest{Version: api.Version,
-		Endpoint: socketName, ResourceName: Resource, Options: new(api.DevicePluginOptions)})
+		Endpoint: socketName, ResourceName: Resource, Options: new(api.DevicePluginOptions)},
+		grpc.WaitForReady(true))
 	return err
 }
 

@@ -97,7 +97,8 @@ func (c *container) kill() {
 // creates the container's first process, runs the hooks, and starts the program.
 func (p *pod) start(cache *cdi.Cache, devices []string, args ...string) (*container, error) {
 	t := p.t
-	spec := &oci.Spec{Process: &oci.Process{Args: args, Env: []string{"PATH=" + os.Getenv("PATH")}}}
+	spec := &oci.Spec{Process: &oci.Process{Args: args, Env: []string{"PATH=" + os.Getenv("PATH"),
+		"XDG_RUNTIME_DIR=/run"}}}
 	require.NoError(t, cache.Refresh())
 	unresolved, err := cache.InjectDevices(spec, devices...)
 	require.NoError(t, err, unresolved)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	dra "k8s.io/kubelet/pkg/apis/dra/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -198,13 +199,44 @@ func (m *machine) assertNothing() {
 	}
 }
 
-// TestPods runs unmodified programs in two pods with a device each, which exchange data by the pods'
-// addresses.
+// assertSlice checks the ResourceSlice of the node.
+func (m *machine) assertSlice() {
+	list, err := m.api.ResourceV1().ResourceSlices().Watch(m.t.Context(), metav1.ListOptions{})
+	require.NoError(m.t, err)
+	defer list.Stop()
+	found, err := m.api.ResourceV1().ResourceSlices().List(m.t.Context(), metav1.ListOptions{})
+	require.NoError(m.t, err)
+	if len(found.Items) == 0 { // it is coming
+		found.Items = append(found.Items, *(<-list.ResultChan()).Object.(*resourceapi.ResourceSlice))
+	}
+	slice := found.Items[0]
+	assert.Equal(m.t, "rdma.ciddk", slice.Spec.Driver)
+	assert.Equal(m.t, nodeName, *slice.Spec.NodeName)
+	require.Len(m.t, slice.Spec.Devices, 4)
+	assert.Equal(m.t, "RoCEv2", *slice.Spec.Devices[0].Attributes["gidType"].StringValue)
+}
+
+// assertEnvironment checks that a container has the environment that ddkrun --install prints in it.
+func (m *machine) assertEnvironment(p *pod, devices []string) {
+	c, err := p.start(m.cdi, devices, "env")
+	require.NoError(m.t, err)
+	environment := c.wait(m.t)
+	c, err = p.start(m.cdi, devices, "/opt/ddk/ddkrun", "--install", "/run/other")
+	require.NoError(m.t, err)
+	installed := strings.ReplaceAll(c.wait(m.t), "/run/other", "/run/ddk")
+	assert.Contains(m.t, installed, "LD_PRELOAD=")
+	for v := range strings.Lines(installed) {
+		assert.Contains(m.t, environment, v)
+	}
+}
+
+// TestPods runs unmodified programs in two pods with a device each, which exchange data by the pods' addresses.
 func TestPods(t *testing.T) {
 	pods := newPods(t)
 	need(t, "ibv_devinfo", "ibv_rc_pingpong")
 	m := newMachine(t, true)
 	m.startDriver()
+	m.assertSlice()
 	k := m.kubelet()
 	var ids [2][]string
 	var claims [2]*resourceapi.ResourceClaim
@@ -225,6 +257,7 @@ func TestPods(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, client.wait(t), "100 iters")
 	assert.Contains(t, server.wait(t), "100 iters")
+	m.assertEnvironment(pods[1], ids[1])
 	for _, rc := range claims {
 		m.unprepare(k, rc)
 	}

@@ -64,8 +64,8 @@ func TestNodeKilled(t *testing.T) {
 	m.assertNothing()
 }
 
-// TestContainerKilled kills a container, and the container of the node's part. The daemons end, and start again with the
-// next container.
+// TestContainerKilled kills a container, and the container of the node's part. The daemons end, and start again with
+// the next container.
 func TestContainerKilled(t *testing.T) {
 	pods := newPods(t)
 	need(t, devinfo[0])

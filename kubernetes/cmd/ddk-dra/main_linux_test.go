@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 const (
@@ -42,7 +44,7 @@ func TestMain(m *testing.M) {
 	} else if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		errSpaces = fmt.Errorf("ip link: %w: %s", err, out)
 	}
-	m.Run()
+	goleak.VerifyTestMain(m)
 }
 
 // runInSpaces builds the programs and runs this program again, in namespaces.
