@@ -78,7 +78,7 @@ func steps(full bool, again *repetition) []step {
 		{"examples", "the examples, built and run", inFull, 60 * s, 3 * m, examples},
 		{"release", "what a release consists of is built twice, installed and run", inFull, 150 * s, 20 * m, release},
 		{"kubernetes", "the driver for Kubernetes, a module of its own: vet and tests, with daemons and containers",
-			inFull, 120 * s, 12 * m, kubernetes},
+			inFull, 150 * s, 14 * m, kubernetes},
 		{"repeat", "the quick tests of each package, many times beside busy processes; goes on where it was stopped",
 			byName, 10 * time.Hour, overall, again.repeat},
 	}
