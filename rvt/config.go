@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
@@ -29,6 +30,9 @@ type Config struct {
 	// InboxMemory is the most bytes of packets that may wait for QPs whose engine is busy. One QP may hold a quarter of
 	// it. Packets beyond the limit are dropped and counted as drop_busy. 0: DefaultInboxMemory.
 	InboxMemory int64
+	// CNPInterval is the least time between two congestion notifications that a QP sends because the network marks the
+	// packets of its peer (ECN; IBTA annex A17, 17.9.3). 0: DefaultCNPInterval. Less than 0: none are sent.
+	CNPInterval time.Duration
 	Rand        io.Reader // nil: crypto/rand; the source of keys and QPNs, which peers must not guess
 	// Override wraps the objects of the engine before consumers get them, so that a driver can replace or decorate each
 	// verb. Only one layer is supported.

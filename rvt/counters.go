@@ -45,6 +45,10 @@ const (
 	DropEntropy        // connected QP: the packet's Entropy is not the peer's (Hints.StrictSource)
 	CountEntropyChange // connected QP: an accepted packet's Entropy differs from that of the packet before
 	CountPostponed     // timeouts put off because received packets waited to be delivered
+	CountMarked        // received packets of a peer that the network has marked (ECN)
+	CountCNPSent       // congestion notifications sent
+	CountCNP           // and received from the peer of a connected QP
+	CountCNPIgnored    // and received for other QPs
 	CountImplied       // responses that show that an earlier one is lost
 
 	// Requests executed.
@@ -73,7 +77,8 @@ var counterNames = [numCounters]string{
 	"drop_no_receive", "drop_length", "drop_sequence", "drop_duplicate", "drop_stale_ack", "drop_access",
 	"drop_response", "drop_busy", "retries", "rnr_nak_sent", "rnr_nak_received", "sequence_nak_sent",
 	"sequence_nak_received", "fatal_nak_sent", "sequence_errors_delayed", "cq_overflow", "migrations",
-	"drop_source_port", "source_port_changes", "retries_postponed", "implied_nak_seq_err", "rx_write_requests",
+	"drop_source_port", "source_port_changes", "retries_postponed", "np_ecn_marked_roce_packets",
+	"np_cnp_sent", "rp_cnp_handled", "rp_cnp_ignored", "implied_nak_seq_err", "rx_write_requests",
 	"rx_read_requests", "rx_atomic_requests", "req_cqe_error", "req_cqe_flush_error", "resp_cqe_error",
 	"resp_cqe_flush_error", "req_remote_access_errors", "req_remote_invalid_request", "retry_exceeded_err",
 	"retry_rnr_exceeded_err", "resp_local_length_error", "resp_remote_access_errors",

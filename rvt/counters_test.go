@@ -14,7 +14,7 @@ import (
 // linuxCounts returns the counters that Linux's tools read, of those that have changed since before.
 func linuxCounts(t *testing.T, before, after map[string]uint64) map[string]uint64 {
 	t.Helper()
-	names := counterNames[CountImplied:]
+	names := counterNames[CountMarked:]
 	for name := range linuxNames {
 		if name != "sent_pkts" && name != "rcvd_pkts" {
 			names = append(slices.Clip(names), name)

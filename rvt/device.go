@@ -2,6 +2,7 @@ package rvt
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,7 @@ func (d *device) init(cfg Config) {
 	if cfg.Rand == nil {
 		cfg.Rand = bufio.NewReaderSize(rand.Reader, 512)
 	}
+	cfg.CNPInterval = cmp.Or(cfg.CNPInterval, DefaultCNPInterval)
 	cfg.Info.Version = ci.InterfaceVersion
 	d.cfg, d.clock = cfg, cfg.Clock
 	d.rand, d.attr = &source{r: cfg.Rand}, limits(cfg)

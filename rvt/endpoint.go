@@ -2,6 +2,7 @@ package rvt
 
 import (
 	"sync/atomic"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/ci/driver"
@@ -13,28 +14,29 @@ import (
 // token of the QP guards the fields below state.
 type endpoint struct {
 	// What each packet needs stands together, for the cache.
-	dev     *device
-	pd      *PD
-	port    *port
-	route   Route
-	peer    Addr
-	local   ci.GID // that packets of the peer are for; zero: any
-	num     ci.QPN
-	mtu     uint32
-	mtus    []ci.MTU // of datagrams by service level; empty: mtu
-	pkey    ci.PKey
-	service wire.Service
-	taken   bool          // slots of the receive queue are to be released
-	state   atomic.Uint32 // ci.QPState, written with the token held
-	sendCQ  *CQ
-	recvCQ  *CQ
-	srq     *SRQ
-	sq      SendRing
-	source  RecvSource     // rq or srq
-	takes   RecvBatch      // rq, if it has that
-	states  SharedSendRing // sq, if its producer is another process
-	origin  origin
-	attr    ci.QPAttr
+	dev      *device
+	pd       *PD
+	port     *port
+	route    Route
+	peer     Addr
+	local    ci.GID // that packets of the peer are for; zero: any
+	num      ci.QPN
+	mtu      uint32
+	mtus     []ci.MTU // of datagrams by service level; empty: mtu
+	pkey     ci.PKey
+	service  wire.Service
+	taken    bool          // slots of the receive queue are to be released
+	state    atomic.Uint32 // ci.QPState, written with the token held
+	sendCQ   *CQ
+	recvCQ   *CQ
+	srq      *SRQ
+	sq       SendRing
+	source   RecvSource     // rq or srq
+	takes    RecvBatch      // rq, if it has that
+	states   SharedSendRing // sq, if its producer is another process
+	origin   origin
+	notifyAt time.Duration // when the next congestion notification may be sent
+	attr     ci.QPAttr
 
 	home  atomic.Pointer[port] // where packets may come in: the primary path's port,
 	home2 atomic.Pointer[port] // and the alternate's

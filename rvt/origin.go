@@ -29,6 +29,9 @@ type QPCounters struct {
 	// FarPSN counts packets from the peer's address whose PSN was more than 65,536 away from the PSNs that the QP could
 	// expect.
 	FarPSN uint64
+	// Marked counts packets of the peer that the network has marked because it is congested (ECN), and Notified the
+	// congestion notifications that the peer has sent because packets of this QP were marked.
+	Marked, Notified uint64
 }
 
 // farPSN is a distance of PSNs that lost, reordered and repeated packets do not reach. An adapter at 100 Gb/s that

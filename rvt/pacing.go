@@ -41,6 +41,10 @@ func (r *requester) pace(n uint32) uint32 {
 	return max(min(n, packets-r.burstPackets, uint32((window-r.burstBytes)/int64(r.mtu))), 1)
 }
 
+// congested is called for each congestion notification of the peer. It is the place of a reaction point: an algorithm,
+// such as DCQCN, that lowers the rate of pace. There is none: notifications are counted.
+func (r *requester) congested() { r.origin.count.Notified++ }
+
 // paced counts packets that have been sent.
 func (r *requester) paced(n, size uint32) {
 	r.burstPackets += n

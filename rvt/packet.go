@@ -20,6 +20,7 @@ type Packet struct {
 	SE      bool // solicited event, on the last packet
 	Ack     bool // acknowledge request, on the last packet
 	MigReq  bool
+	CE      bool // received: the network has marked all packets of the train, because it is congested (ECN)
 
 	PKey   ci.PKey
 	DestQP ci.QPN
@@ -92,7 +93,7 @@ func (p *Packet) head(k uint32) {
 func (p *Packet) supersedes(old *Packet) bool {
 	return p.Op == wire.OpAcknowledge && old.Op == wire.OpAcknowledge && p.Syndrome.IsACK() && old.Syndrome.IsACK() &&
 		p.Service == old.Service && p.PKey == old.PKey && p.MigReq == old.MigReq && p.Src == old.Src &&
-		p.Entropy == old.Entropy && psnDiff(p.PSN, old.PSN) >= 0
+		p.Entropy == old.Entropy && p.CE == old.CE && psnDiff(p.PSN, old.PSN) >= 0
 }
 
 // advance drops the first n bytes of a gather list. It changes the first element of the list and no bytes.

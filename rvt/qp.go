@@ -286,6 +286,9 @@ func (q *QP) receive(t *turn, p *Packet) {
 	case st == ci.QPReset || st == ci.QPInit || st == ci.QPError:
 		q.dev.count.add(DropQPState, int(p.N))
 		return
+	case p.Service == wire.Congestion:
+		q.notified(p)
+		return
 	case p.Service != q.service:
 		q.dev.count.add(DropService, int(p.N))
 		return
@@ -329,6 +332,9 @@ func (q *QP) dispatch(t *turn, p *Packet) {
 	if st == ci.QPError { // an earlier packet of the same train was refused
 		q.dev.count.add(DropQPState, int(p.N))
 		return
+	}
+	if p.CE {
+		q.marked(t, p)
 	}
 	if q.service == wire.UC && p.Op != wire.OpSend && p.Op != wire.OpWrite {
 		q.dev.count.add(DropService, int(p.N))

@@ -15,7 +15,7 @@ const (
 
 // IPv4 is an IPv4 header without options (RFC 791, 3.1). Byte 0 has version 4 and a header length of 5 words.
 type IPv4 struct {
-	TOS      uint8   // byte 1
+	TOS      uint8   // byte 1: DSCP and ECN, as of IPv6
 	TotalLen uint16  // bytes 2-3: header and payload, bytes
 	ID       uint16  // bytes 4-5: identification
 	Frag     uint16  // bytes 6-7: flags (3 bits), fragment offset in units of 8 bytes (13)
@@ -155,3 +155,7 @@ func foldSum(s uint64) uint16 {
 	}
 	return ^uint16(s)
 }
+
+// IsCE reports whether the ECN field of a traffic class or TOS says that the packet has met congestion (RFC 3168,
+// section 5).
+func IsCE(class uint8) bool { return class&3 == 3 }

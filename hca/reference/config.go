@@ -45,6 +45,9 @@ type Config struct {
 	// UserIdle is how long the HCA looks for new work of such a process before it sleeps and the process must ring a
 	// doorbell, a system call. 0 is 50 us.
 	UserIdle time.Duration
+	// CNPInterval is the least time between two congestion notifications that a QP sends; see rvt.Config. 0: 4 us. Less
+	// than 0: none are sent.
+	CNPInterval time.Duration
 	// NodeDescription is the text that subnet management reads, at most 64 bytes; "" is "ciddk reference HCA".
 	NodeDescription string
 }

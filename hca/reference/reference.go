@@ -79,6 +79,7 @@ func newHCA(c *Config) (*HCA, error) {
 	cfg := rvt.Config{Info: c.info(), Attr: c.attr(), Ports: c.Ports, NodeDescription: c.NodeDescription,
 		Rings: c.Rings, Clock: c.Clock, Rand: c.Rand,
 		Override: c.Override, QueueMemory: c.QueueMemory, InboxMemory: c.InboxMemory,
+		CNPInterval: c.CNPInterval,
 		Ops: rvt.Ops{LocalMAD: a.localMAD, OpenUser: h.openUser, VendorCall: h.vendorCall, QPN: c.QPN,
 			Suspect: c.OnSuspicion}}
 	var err error

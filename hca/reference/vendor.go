@@ -47,8 +47,9 @@ func (h *HCA) vendorCall(op *ci.VendorOp, objects []ci.Object) error {
 		if !ok {
 			return bad(ci.InvalidHandle, "the QP is destroyed")
 		}
-		text = fmt.Appendf(text, "accepted %d\nwrong_address %d\nentropy_changes %d\nwrong_entropy %d\nfar_psn %d\n",
-			c.Accepted, c.WrongAddress, c.EntropyChanges, c.WrongEntropy, c.FarPSN)
+		text = fmt.Appendf(text, "accepted %d\nwrong_address %d\nentropy_changes %d\nwrong_entropy %d\nfar_psn %d\n"+
+			"marked %d\nnotified %d\n", c.Accepted, c.WrongAddress, c.EntropyChanges, c.WrongEntropy, c.FarPSN,
+			c.Marked, c.Notified)
 	case VendorDescription:
 		if len(objects) != 0 {
 			return bad(ci.InvalidHandle, "%d objects, want none", len(objects))

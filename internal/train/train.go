@@ -70,6 +70,7 @@ func PutBTH(h *wire.BTH, p *rvt.Packet, k uint32) bool {
 	op, ok := wire.Make(p.Service, p.Op, start, end, end && p.HasImm, end && p.HasInv)
 	h.Opcode = op
 	h.SE, h.AckReq = last && p.SE, last && p.Ack
+	h.BECN = p.Op == wire.OpCNP
 	h.PSN = wire.PSNAdd(uint32(p.PSN), int(k))
 	return ok
 }

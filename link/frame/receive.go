@@ -71,10 +71,6 @@ func (d *decoder) frame(b []byte) {
 		d.refuse(rvt.DropICRC, b)
 		return
 	}
-	if d.f.Packet.BTH.Opcode.Service() == wire.Congestion {
-		d.refuse(rvt.DropService, b) // no sender here uses these for pacing
-		return
-	}
 	d.take(typ)
 }
 
@@ -102,6 +98,10 @@ func (d *decoder) take(typ ci.GIDType) {
 	p.Src.GID, p.Dst.GID = d.addresses()
 	if typ == ci.GIDRoCEv2 {
 		p.Entropy = d.f.UDP.SrcPort
+		p.CE = wire.IsCE(d.f.IP4.TOS)
+		if d.f.Eth.EtherType == wire.EtherTypeIPv6 {
+			p.CE = wire.IsCE(d.f.IP6.TrafficClass)
+		}
 	}
 	train.TakeHeaders(p, &d.f.Packet)
 	if len(d.f.Packet.Payload) > 0 {

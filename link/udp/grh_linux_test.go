@@ -72,6 +72,7 @@ func compareGRH(t *testing.T, senders []*Port, b *Port, rb *linktest.Collector) 
 				a.Send([]rvt.Packet{datagram(routes[i][k], size)})
 				p := rb.Packets(t, 1)[0]
 				require.Equal(t, wired(p.PSN), p.GRH, "sender %d, fields %d, %d bytes", i, k, size)
+				require.Equal(t, wire.IsCE(fields[k].TrafficClass), p.CE)
 			}
 		}
 	}

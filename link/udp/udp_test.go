@@ -160,7 +160,6 @@ func TestUDPHostile(t *testing.T) {
 		{"opcode", reICRC(append([]byte{0xff}, good[1:]...)), rvt.DropMalformed},
 		{"reliable datagram", reICRC(append([]byte{0x44}, good[1:]...)), rvt.DropMalformed},
 		{"version", reICRC(flip(good, 1)), rvt.DropMalformed},
-		{"congestion notification", reICRC(append([]byte{0x81}, good[1:]...)), rvt.DropService},
 		{"too short for its opcode", reICRC(append([]byte{0x13}, good[1:]...)), rvt.DropMalformed},
 	} {
 		before := rb.Counted(bad.want)

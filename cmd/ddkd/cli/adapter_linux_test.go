@@ -290,7 +290,8 @@ func TestAdapterCommands(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"add", "colour=red"}, 1, "the driver software has address, fabric, gids, impair, interface"},
+		{[]string{"add", "colour=red"}, 1, "the driver software has address, " +
+			"cnp-interval, fabric, gids, impair, interface"},
 		{[]string{"add", "address"}, 2, "key=value"},
 		{[]string{"add", "link=network,address=10.0.0.2"}, 1, "10.0.0.2"},
 		{[]string{"add", "address=203.0.113.77"}, 1, "address of this machine"},

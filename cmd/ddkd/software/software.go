@@ -50,6 +50,8 @@ func Driver() cli.Driver {
 			"node":   "node of the fabric, as NODE or NODE:PORT",
 			"impair": "share of the packets that the port drops, and as many that it duplicates, reorders, " +
 				"delays and corrupts each, to test programs on a bad link: 1%; default: 0",
+			"cnp-interval": "least time between two congestion notifications (CNP) that a QP sends because the " +
+				"network marks packets of its peer, or off; default: 4us",
 			"user-memory": "bytes of the memory that the adapter shares with a process that has its user library, " +
 				"for the queues of the process: a multiple of 4096; only what queues use is occupied; " +
 				"default: 1073741824, or a 128th of what RLIMIT_AS leaves",
@@ -90,7 +92,7 @@ type adapter struct {
 	linkLocalGIDs, roceV1GIDs bool // gids
 
 	userMemory, queueMemory int64
-	userIdle                time.Duration
+	userIdle, cnpInterval   time.Duration
 }
 
 func parse(s cli.Settings) (a adapter, err error) {
@@ -99,6 +101,9 @@ func parse(s cli.Settings) (a adapter, err error) {
 		return a, err
 	}
 	if err := a.parseUser(s); err != nil {
+		return a, err
+	}
+	if a.cnpInterval, err = parseInterval(s["cnp-interval"]); err != nil {
 		return a, err
 	}
 	a.link = cmp.Or(a.link, "udp")
@@ -175,6 +180,24 @@ func (a *adapter) parseUser(s cli.Settings) (err error) {
 	}
 	return nil
 }
+
+// parseInterval parses the setting cnp-interval.
+func parseInterval(text string) (time.Duration, error) {
+	switch text {
+	case "":
+		return 0, nil
+	case "off":
+		return -1, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > maxInterval {
+		return 0, fmt.Errorf("cnp-interval %q: want off, or a time such as 50us, at most %v", text, maxInterval)
+	}
+	return d, nil
+}
+
+// maxInterval is the longest time between congestion notifications.
+const maxInterval = time.Second
 
 // maxUserIdle is the longest time for which an adapter looks for work that does not come.
 const maxUserIdle = time.Minute
@@ -253,7 +276,7 @@ func (a *adapter) open(ctx context.Context, network func() *sim.Network) (ci.HCA
 		ports = append(ports, p)
 	}
 	h, err := reference.New(reference.Config{Ports: ports, UserMemory: a.userMemory, UserIdle: a.userIdle,
-		QueueMemory: a.queueMemory})
+		QueueMemory: a.queueMemory, CNPInterval: a.cnpInterval})
 	if err != nil {
 		return nil, err
 	}

@@ -56,6 +56,10 @@ func TestCheck(t *testing.T) {
 		{cli.Settings{"address": "10.0.0.1", "queue-memory": "-1"}, "want a number of bytes"},
 		{cli.Settings{"address": "10.0.0.1", "user-idle": "2m"}, "want a time such as 200us, at most 1m"},
 		{cli.Settings{"address": "10.0.0.1", "user-idle": "0s"}, "want a time"},
+		{cli.Settings{"address": "10.0.0.1", "cnp-interval": "50us"}, ""},
+		{cli.Settings{"address": "10.0.0.1", "cnp-interval": "off"}, ""},
+		{cli.Settings{"address": "10.0.0.1", "cnp-interval": "0s"}, "want off, or a time such as 50us, at most 1s"},
+		{cli.Settings{"address": "10.0.0.1", "cnp-interval": "2s"}, "want off"},
 	} {
 		err := Driver().Check(c.settings)
 		if c.want == "" {

@@ -119,10 +119,6 @@ func (d *Decoder) parse(b []byte) bool {
 		d.refuse(rvt.DropMalformed, b)
 		return false
 	}
-	if d.w.BTH.Opcode.Service() == wire.Congestion {
-		d.refuse(rvt.DropService, b) // no sender here uses these for pacing
-		return false
-	}
 	return true
 }
 
@@ -135,7 +131,7 @@ func (d *Decoder) take(b []byte, id uint16) {
 		d.Deliver()
 	}
 	p := &d.pkts[d.n]
-	*p = rvt.Packet{Src: d.src, Dst: d.dst, Entropy: d.flow.src.Port()}
+	*p = rvt.Packet{Src: d.src, Dst: d.dst, Entropy: d.flow.src.Port(), CE: wire.IsCE(d.Class)}
 	train.TakeHeaders(p, &d.w)
 	if len(d.w.Payload) > 0 {
 		d.segs[d.pieces] = d.w.Payload
@@ -177,7 +173,8 @@ func (d *Decoder) merge() bool {
 		d.w.BTH.PSN != wire.PSNAdd(uint32(p.PSN), int(p.N)),
 		d.w.BTH.PKey != uint16(p.PKey) || d.w.BTH.MigReq != p.MigReq,
 		!p.Syndrome.IsACK(), // of the first packet: that of the last one would replace it
-		p.Src != d.src || p.Dst != d.dst || p.Entropy != d.flow.src.Port() || p.MTU%4 != 0:
+		p.Src != d.src || p.Dst != d.dst || p.Entropy != d.flow.src.Port() || p.MTU%4 != 0,
+		p.CE != wire.IsCE(d.Class):
 		return false
 	}
 	d.segs[d.pieces] = d.w.Payload

@@ -9,8 +9,8 @@ import (
 )
 
 // EncodeFrame returns a single packet from its IP header to the ICRC. The identification of an IPv4 packet is 0. Of a
-// received packet, only a datagram comes with the traffic class, the hop limit and the flow label; others have none,
-// and DefaultHops. It implements rvt.EncoderPort.
+// received packet, only a datagram comes with the traffic class, the hop limit and the flow label; others have the mark
+// of congestion at most, and DefaultHops. It implements rvt.EncoderPort.
 func (m *MultiPort) EncodeFrame(dir rvt.Direction, pkt *rvt.Packet) []byte {
 	var f wire.Frame
 	if !train.Encode(&f.Packet, pkt) {
@@ -22,6 +22,8 @@ func (m *MultiPort) EncodeFrame(dir rvt.Direction, pkt *rvt.Packet) []byte {
 		src, dst = netip.AddrPortFrom(AddrOf(pkt.Src.GID), pkt.Entropy), netip.AddrPortFrom(AddrOf(pkt.Dst.GID), m.UDP)
 		if g, err := wire.ParseGRHArea(pkt.GRH); err == nil {
 			class, hops, label = g.TrafficClass, g.HopLimit, g.FlowLabel
+		} else if pkt.CE {
+			class = 3
 		}
 	} else if r, ok := pkt.Route.(*Route); ok && r.port != nil {
 		src = netip.AddrPortFrom(r.port.Addr, r.of(pkt).Src)
