@@ -3,6 +3,7 @@ package rvt
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"ciddk/ci"
@@ -48,6 +49,11 @@ func TestUDQKey(t *testing.T) {
 	attr, err := b.ca.Query()
 	require.NoError(t, err)
 	require.Zero(t, attr.Ports[0].QKeyErrors)
+}
+
+func TestHeaderType(t *testing.T) {
+	assert.EqualValues(t, 1, headerType([]byte{0x60}), "IPv6")
+	assert.EqualValues(t, 2, headerType(make([]byte, wire.GRHAreaLen)), "IPv4")
 }
 
 // TestUDGRH checks that a received GRH fills bytes 0 to 39 and is flagged in the completion.

@@ -71,6 +71,9 @@ func (r *responder) receiveDatagram(t *turn, p *Packet) {
 	wc.PathBits, wc.PKeyIndex = p.PathBits, pkeyIx
 	if p.GRH != nil {
 		wc.Flags |= ci.WCGRH
+		if r.port.attr.Load().Link == ci.LinkEthernet {
+			wc.SL = headerType(p.GRH)
+		}
 	}
 	if p.HasImm {
 		wc.Flags |= ci.WCImmediate
@@ -80,6 +83,17 @@ func (r *responder) receiveDatagram(t *turn, p *Packet) {
 		f(wc, p.Payload)
 	}
 	r.have = false
+}
+
+// headerType returns what the completion of a datagram has as its service level on an Ethernet port, whose packets have
+// none: the type of the packet's IP header, which annex A17, 17.4.5.1 demands, in the encoding of ConnectX adapters.
+// UCX reads it there, to find the destination in the first bytes of the buffer.
+func headerType(grh []byte) ci.SL {
+	const ipv6, ipv4 = 1, 2
+	if grh[0]>>4 == 6 {
+		return ipv6
+	}
+	return ipv4
 }
 
 // matchPKey reports whether the P_Key of a packet is that of the QP, and returns its index for QP1. QP0 accepts any

@@ -119,6 +119,9 @@ func TestUD(t *testing.T) {
 					g, err := wire.ParseGRHArea(b.Buf[:40])
 					require.NoError(t, err)
 					assert.EqualValues(t, a.Attr.GIDs[0].GID, g.SGID)
+					if a.Attr.Link == ci.LinkEthernet {
+						assert.EqualValues(t, 2, wc.SL, "the type of an IPv4 header")
+					}
 				}
 				if a.Attr.Link == ci.LinkInfiniBand {
 					assert.Equal(t, a.Attr.LID, wc.SLID)

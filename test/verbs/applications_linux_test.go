@@ -25,7 +25,7 @@ var applicationEnv = []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROO
 // applicationWords are the placeholders of the list of applications that stand for words.
 var applicationWords = map[string]string{
 	"{ompi}": "mpirun.openmpi --oversubscribe -np 3",
-	"{ud}":   "UCX_UD_VERBS_ETH_DGID_CHECK=n UCX_NET_DEVICES=rxe_ddk0:1", // see docs/verbs.md
+	"{ucx}":  "UCX_NET_DEVICES=rxe_ddk0:1",
 }
 
 // builtPlaceholder matches a placeholder for a program or a file: {COMPILER FILE FLAGS}.

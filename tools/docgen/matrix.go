@@ -80,7 +80,7 @@ func applicationTable(root string) (string, error) {
 }
 
 // placeholders of the list of applications that the table shows otherwise.
-var placeholders = strings.NewReplacer("{a}", "HOST", "{p}", "PORT", "{ud} ", "", "{rsocket}", "librspreload.so",
+var placeholders = strings.NewReplacer("{a}", "HOST", "{p}", "PORT", "{ucx} ", "", "{rsocket}", "librspreload.so",
 	"{ompi}", "mpirun -np 3", "{cc ", "", "{mpicc.openmpi ", "", "{mpicc.mpich ", "", "{file ", "", " -pthread}", "",
 	" -luct -lucs}", "", " -lrpma}", "", ".c -d", " -d", "/usr/share/doc/libucx-dev/examples/", "", ".py}", ".py",
 	" -pthread", "", "env ", "")
