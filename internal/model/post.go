@@ -22,6 +22,7 @@ var operations = map[ci.SendOp]struct {
 	ci.OpRead:        {[3]bool{true, false, false}, ci.WCRead, 0, ci.RemoteRead, ci.LocalWrite},
 	ci.OpCompareSwap: {[3]bool{true, false, false}, ci.WCCompareSwap, 0, ci.RemoteAtomic, ci.LocalWrite},
 	ci.OpFetchAdd:    {[3]bool{true, false, false}, ci.WCFetchAdd, 0, ci.RemoteAtomic, ci.LocalWrite},
+	ci.OpAtomicWrite: {[3]bool{true, false, false}, ci.WCAtomicWrite, ci.CapAtomicWrite, ci.RemoteWrite, 0},
 	ci.OpNop:         {[3]bool{true, true, true}, ci.WCNop, 0, 0, 0},
 	ci.OpLocalInv:    {[3]bool{true, true, false}, ci.WCLocalInv, ci.CapFastReg | ci.CapMW2, 0, 0},
 	ci.OpFastReg:     {[3]bool{true, true, false}, ci.WCFastReg, ci.CapFastReg, 0, 0},
@@ -29,6 +30,9 @@ var operations = map[ci.SendOp]struct {
 }
 
 func isAtomic(op ci.SendOp) bool { return op == ci.OpCompareSwap || op == ci.OpFetchAdd }
+
+// isWord reports whether an operation changes 8 aligned bytes at once.
+func isWord(op ci.SendOp) bool { return isAtomic(op) || op == ci.OpAtomicWrite }
 
 // refuseSend returns the statuses with which a send is rejected, or nil. maybe is true if it may also be accepted.
 func (q *QP) refuseSend(wr *ci.SendWR, ref Ref) (rule Rule, want []ci.Status, maybe bool) {
@@ -74,6 +78,10 @@ func (q *QP) refuseSend(wr *ci.SendWR, ref Ref) (rule Rule, want []ci.Status, ma
 	case q.Type == ci.UD && av.PD != q.PD && (len(wr.Inline) > q.MaxInline || len(wr.SGL) > q.SendSGE):
 		// of several errors, any may be found first
 		return "CI-PostSend-08", statuses{ci.InvalidAVHandle, ci.InvalidMaxSGE, ci.InvalidParameter}, false
+	case wr.Inline != nil && wr.Op == ci.OpAtomicWrite:
+		if len(wr.Inline) != ci.AtomicWriteSize {
+			return "CI-AtomicWrite-03", statuses{ci.InvalidParameter}, false
+		}
 	case wr.Inline != nil && (wr.Op == ci.OpRead || isAtomic(wr.Op) || len(wr.Inline) > q.MaxInline):
 		return "CI-Inline-02", statuses{ci.InvalidParameter}, false
 	case wr.Inline == nil && (len(wr.SGL) > q.SendSGE || wr.Op == ci.OpRead && len(wr.SGL) > q.CA.Attr.MaxReadSGEs):

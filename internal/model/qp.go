@@ -536,7 +536,11 @@ func (s *SRQ) Query(got ci.SRQAttr, err error) *Violation {
 		return v
 	}
 	if want := (ci.SRQAttr{MaxWR: s.MaxWR, MaxSGE: s.MaxSGE, Limit: s.Limit}); got != want {
-		return violation("CI-ModifySRQ-01", verb, fmt.Sprintf("%+v", want), "%+v", got)
+		rule := Rule("CI-ModifySRQ-01")
+		if got.MaxWR != want.MaxWR {
+			rule = "CI-ModifySRQ-02"
+		}
+		return violation(rule, verb, fmt.Sprintf("%+v", want), "%+v", got)
 	}
 	return nil
 }

@@ -203,7 +203,7 @@ func (q *QP) execute(r *request) (ci.WCStatus, Rule) {
 			q.loosen()
 		}
 		return bad, "IBTA-9.9-01"
-	case isAtomic(r.Op) && n != 8: // the sources do not say what happens
+	case isWord(r.Op) && n != 8: // the sources do not say what happens
 		q.loosen()
 		return ci.WCLocalLenErr, ""
 	case op.local == 0:
@@ -295,7 +295,7 @@ func (q *QP) tear(r *request) {
 	}
 	if op.right != 0 {
 		target, ok := p.remote(r.Remote, n, op.right)
-		if !ok || p.Attr.Access&op.right == 0 || isAtomic(r.Op) && r.Remote.Addr%8 != 0 || q.CA.w.Cut {
+		if !ok || p.Attr.Access&op.right == 0 || isWord(r.Op) && r.Remote.Addr%8 != 0 || q.CA.w.Cut {
 			q.loosen()
 		} else if op.right != ci.RemoteRead {
 			haze(target)
@@ -381,7 +381,10 @@ func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 	}
 	if op.right != 0 {
 		target, ok := q.remote(r.Remote, n, op.right)
-		denied := Rule("IBTA-9.9-05")
+		denied, forbidden, misaligned := Rule("IBTA-9.9-05"), Rule("IBTA-9.9-13"), Rule("IBTA-9.4-13")
+		if r.Op == ci.OpAtomicWrite {
+			denied, forbidden, misaligned = "CI-AtomicWrite-04", "CI-AtomicWrite-04", "CI-AtomicWrite-02"
+		}
 		if x := q.CA.rkeys[r.Remote.RKey]; x != nil && x.window != nil {
 			denied = "CI-BindMW-01"
 		}
@@ -393,11 +396,11 @@ func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 			p.stall = stalledFor
 			return 0, ""
 		case isDenied:
-			return reject(ci.EventWQReqError, "IBTA-9.9-13", ci.WCRemInvalidReqErr)
+			return reject(ci.EventWQReqError, forbidden, ci.WCRemInvalidReqErr)
 		case r.Op != ci.OpWrite && q.Attr.RespRes == 0:
 			return reject(ci.EventWQReqError, "IBTA-9.9-06", ci.WCRemInvalidReqErr)
-		case isAtomic(r.Op) && r.Remote.Addr%8 != 0:
-			return reject(ci.EventWQReqError, "IBTA-9.4-13", ci.WCRemInvalidReqErr)
+		case isWord(r.Op) && r.Remote.Addr%8 != 0:
+			return reject(ci.EventWQReqError, misaligned, ci.WCRemInvalidReqErr)
 		case !ok && r.Op == ci.OpWrite && r.Flags&ci.SendImmediate != 0 && q.hasReceive():
 			q.Events.permit(ci.EventWQAccessError)
 			if q.SRQ != nil { // whether an entry is used is open
@@ -410,7 +413,7 @@ func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 			return ci.WCRemAccessErr, denied
 		case !ok:
 			return reject(ci.EventWQAccessError, denied, ci.WCRemAccessErr)
-		case isAtomic(r.Op) && target[0].off%8 != 0: // D-106 is a decision of the kit
+		case isWord(r.Op) && target[0].off%8 != 0: // D-106 is a decision of the kit
 			q.loosen()
 			p.loosen()
 			return ci.WCRemInvalidReqErr, ""
@@ -428,6 +431,10 @@ func (q *QP) accept(p *QP, r *request, data []datum, segs []piece, n int) (ci.WC
 			p.begun = append(p.begun, &fetch{target, append(segs, target...)})
 			q.advancePSN(p, 0)
 			return ci.WCSuccess, "IBTA-9.4-11"
+		case r.Op == ci.OpAtomicWrite:
+			p.place(r, target, data)
+			q.advancePSN(p, n)
+			return ci.WCSuccess, "CI-AtomicWrite-01"
 		case r.Flags&ci.SendImmediate == 0:
 			p.place(r, target, data)
 			q.advancePSN(p, n)

@@ -75,7 +75,7 @@ var draws = []struct {
 }{
 	{8, (*gen).pair}, {30, (*gen).send}, {22, (*gen).recv}, {14, (*gen).poll}, {3, (*gen).resize}, {5, (*gen).arm},
 	{4, func(g *gen) Step { return g.region(g.IntN(2)) }}, {3, (*gen).modifyMR}, {4, (*gen).fmr},
-	{2, (*gen).queue}, {2, (*gen).domain}, {2, (*gen).srq}, {2, (*gen).limit}, {4, (*gen).destroy},
+	{2, (*gen).queue}, {2, (*gen).domain}, {3, (*gen).srq}, {4, (*gen).limit}, {4, (*gen).destroy},
 	{5, (*gen).state}, {2, (*gen).fill}, {3, (*gen).vector}, {2, (*gen).reconnect}, {2, (*gen).query},
 	{2, (*gen).recycle}, {3, (*gen).flawed}, {3, (*gen).window}, {6, (*gen).bind},
 	{3, (*gen).member}, {2, (*gen).count}, {2, (*gen).moderate}, {8, (*gen).link}, {1, (*gen).together},
@@ -106,6 +106,7 @@ func (g *gen) step() Step {
 		for i, d := range draws {
 			if k -= g.weights[i]; k < 0 {
 				if s := d.draw(g); s != nil {
+					g.look(s)
 					return s
 				}
 				break
@@ -113,6 +114,24 @@ func (g *gen) step() Step {
 		}
 	}
 	return Query{g.one(g.qps(nil))}
+}
+
+// look queries the object of a change after it: one that is rejected changes nothing.
+func (g *gen) look(s Step) {
+	n := 0
+	switch s := s.(type) {
+	case Resize:
+		n = s.CQ
+	case Moderate:
+		n = s.CQ
+	case Limit:
+		n = s.SRQ
+	case ModifyAV:
+		n = s.AV
+	}
+	if n != 0 {
+		g.pend = append([]Step{Query{n}}, g.pend...)
+	}
 }
 
 func (g *gen) qps(ok func(*qpObj) bool) []int {
@@ -366,13 +385,16 @@ func (g *gen) wr(o, peer *qpObj, i, count int) WR {
 	case o.m.Type == ci.RC:
 		w.Op = pick(g, ci.OpSend, ci.OpSend, ci.OpWrite, ci.OpWrite, ci.OpRead, ci.OpRead, ci.OpCompareSwap,
 			ci.OpFetchAdd)
+		if w.Op == ci.OpFetchAdd && o.s.attr.Caps.Has(ci.CapAtomicWrite) && g.chance(40) {
+			w.Op = ci.OpAtomicWrite
+		}
 	case o.m.Type == ci.UC:
 		w.Op = pick(g, ci.OpSend, ci.OpSend, ci.OpWrite)
 	}
-	isAtomic := w.Op == ci.OpCompareSwap || w.Op == ci.OpFetchAdd
-	if isAtomic && !atomics {
-		w.Op, isAtomic = ci.OpWrite, false
+	if (w.Op == ci.OpCompareSwap || w.Op == ci.OpFetchAdd) && !atomics {
+		w.Op = ci.OpWrite
 	}
+	isWord := w.Op == ci.OpCompareSwap || w.Op == ci.OpFetchAdd || w.Op == ci.OpAtomicWrite
 	for _, f := range []struct {
 		percent int
 		flag    ci.SendFlags
@@ -387,7 +409,7 @@ func (g *gen) wr(o, peer *qpObj, i, count int) WR {
 	w.Imm = g.Uint32()
 	mtu := max(o.m.Attr.MTU.Bytes(), 256)
 	n := g.size(mtu)
-	if isAtomic {
+	if isWord {
 		n = 8
 		w.Atomic = ci.Atomic{Compare: pick(g, 0, 1, g.Uint64(), ^uint64(0)), Swap: g.Uint64()}
 	}
@@ -404,13 +426,13 @@ func (g *gen) wr(o, peer *qpObj, i, count int) WR {
 			w.To = g.one(g.qps(func(x *qpObj) bool { return x.m.Type == ci.UD }))
 		}
 	}
-	w.SGL = g.segments(o, n, i, count, isAtomic)
+	w.SGL = g.segments(o, n, i, count, isWord)
 	if (w.Op == ci.OpSend || w.Op == ci.OpWrite) && g.chance(20) && o.m.MaxInline > 0 {
 		w.Inline = min(max(n, 1), o.m.MaxInline+g.IntN(30)/29)
 		n = w.Inline
 		w.SGL = nil
 	}
-	if w.Op == ci.OpWrite || w.Op == ci.OpRead || isAtomic {
+	if w.Op == ci.OpWrite || w.Op == ci.OpRead || isWord {
 		if n := g.windowFor(peer); n != 0 && g.chance(60) && !g.isInside(o) {
 			t, _ := g.r.target(n)
 			size := int(t.Length)
@@ -418,7 +440,7 @@ func (g *gen) wr(o, peer *qpObj, i, count int) WR {
 			if g.chance(10) {
 				w.Remote.Off += pick(g, 1, -1, size)
 			}
-			if isAtomic && !g.chance(5) {
+			if isWord && !g.chance(5) {
 				w.Remote.Off += int(-(t.Addr + uint64(w.Remote.Off)) & 7)
 			}
 			return w
@@ -436,12 +458,12 @@ func (g *gen) wr(o, peer *qpObj, i, count int) WR {
 		if w.Remote.Len != n && w.Remote.Off >= 0 && w.Remote.Key == 0 { // the region is smaller
 			w.Remote.Len = n
 		}
-		if isAtomic && !g.chance(5) {
+		if isWord && !g.chance(5) {
 			w.Remote.Off &^= 7
 			w.Remote.Off += int(-t.region.Addr & 7)
 		}
 		w.Remote.Len = n
-		if isAtomic && mr == baseMR(far) && w.Remote.Off+8 <= arenaSize && g.chance(60) { // compare what is there
+		if isWord && mr == baseMR(far) && w.Remote.Off+8 <= arenaSize && g.chance(60) { // compare what is there
 			w.Atomic.Compare = binary.NativeEndian.Uint64(g.r.sides[far].mem.Bytes[w.Remote.Off:])
 		}
 	}
@@ -465,7 +487,7 @@ func len8(sgl []Piece, inline int) (n int) {
 }
 
 // segments draws the local segments of a request.
-func (g *gen) segments(o *qpObj, n, i, count int, isAtomic bool) (out []Piece) {
+func (g *gen) segments(o *qpObj, n, i, count int, isWord bool) (out []Piece) {
 	if count > 1 || g.chance(60) || g.isInside(o) {
 		out = []Piece{g.zone(o, i, n)}
 	} else if mr, t := g.mr(o.s.index); t != nil {
@@ -480,14 +502,14 @@ func (g *gen) segments(o *qpObj, n, i, count int, isAtomic bool) (out []Piece) {
 	}
 	p := out[0]
 	limit := o.m.SendSGE
-	if mr, t := g.mr(o.s.index); t != nil && count == 1 && limit > 1 && n > 1 && !isAtomic && !g.isInside(o) &&
+	if mr, t := g.mr(o.s.index); t != nil && count == 1 && limit > 1 && n > 1 && !isWord && !g.isInside(o) &&
 		g.chance(20) {
 		return append(out[:0], Piece{p.MR, p.Off, n / 2, p.Key}, g.place(t, mr, n-n/2)) // of two regions
 	}
-	if isAtomic {
+	if isWord {
 		out[0].Len = 8
 	}
-	if isAtomic || n == 0 || limit < 2 {
+	if isWord || n == 0 || limit < 2 {
 		if n == 0 && g.chance(50) {
 			return nil
 		}
@@ -640,7 +662,7 @@ func (g *gen) limit() Step {
 		return nil
 	}
 	set := ci.SRQFieldLimit
-	if o.s.attr.Caps.Has(ci.CapModifySRQDepth) && g.chance(40) {
+	if o.s.attr.Caps.Has(ci.CapModifySRQDepth) && g.chance(60) {
 		set = pick(g, ci.SRQFieldMaxWR, ci.SRQFieldMaxWR|ci.SRQFieldLimit)
 	}
 	depth := pick(g, 1, o.m.Waiting(), max(o.m.Waiting(), 1), o.m.MaxWR-1, 2*o.m.MaxWR, 0, o.s.attr.MaxSRQWRs+1)
@@ -1009,7 +1031,7 @@ func (g *gen) change() Step {
 				send(n)
 			}
 		case ci.QPFieldInitDepth:
-			a.InitDepth = uint8(min(int(max(far.RespRes, 1)), most.MaxInitDepthPerQP))
+			a.InitDepth = uint8(min(int(pick(g, 1, max(far.RespRes, 1))), most.MaxInitDepthPerQP))
 			reads(n)
 		case ci.QPFieldRespRes:
 			a.RespRes = uint8(min(max(int(far.InitDepth), pick(g, 1, 2, 4, 8)), most.MaxRespResPerQP))

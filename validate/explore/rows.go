@@ -117,6 +117,7 @@ var ops = []struct {
 	{"READ", ci.OpRead, [3]bool{true, false, false}, 0, ci.RemoteRead, false, true},
 	{"compare-and-swap", ci.OpCompareSwap, [3]bool{true, false, false}, 0, ci.RemoteAtomic, false, true},
 	{"fetch-and-add", ci.OpFetchAdd, [3]bool{true, false, false}, 0, ci.RemoteAtomic, false, true},
+	{"ATOMIC WRITE", ci.OpAtomicWrite, [3]bool{true, false, false}, ci.CapAtomicWrite, ci.RemoteWrite, false, true},
 	{"SEND with invalidate", ci.OpSend, [3]bool{true, false, false}, ci.CapSendInvalidate | ci.CapMW2, 0, true, true},
 	{"NOP", ci.OpNop, [3]bool{true, true, true}, 0, 0, false, false},
 	{"local invalidate", ci.OpLocalInv, [3]bool{true, true, false}, ci.CapMW2, 0, false, false},
@@ -130,6 +131,7 @@ const (
 	opRead
 	opCompareSwap
 	opFetchAdd
+	opAtomicWrite
 	opSendInv
 	opNop
 	opLocalInv
@@ -156,6 +158,7 @@ type rowView struct {
 	isRC, isUD               bool
 	local, remote, recv      bool // uses local segments with bytes, a remote address with bytes, a receive with bytes
 	isAtomic, isRead, inline bool
+	isWord                   bool // changes 8 aligned bytes at once
 }
 
 var faults = []fault{
@@ -173,7 +176,7 @@ var faults = []fault{
 	{"remote region lacks the right", func(f *rowView) bool { return f.remote }},
 	{"QP lacks the right", func(f *rowView) bool { return f.remote }},
 	{"remote region destroyed", func(f *rowView) bool { return f.remote }},
-	{"misaligned", func(f *rowView) bool { return f.isAtomic }},
+	{"misaligned", func(f *rowView) bool { return f.isWord }},
 	{"receive too short", func(f *rowView) bool { return f.recv && f.isRC && f.row[fOp] != opWrite }},
 	{"L_Key of the receive", func(f *rowView) bool { return f.recv && f.row[fOp] != opWrite }},
 	{"receive of another PD", func(f *rowView) bool { return f.recv && f.row[fOp] != opWrite }},
@@ -249,6 +252,7 @@ func (r *row) view() *rowView {
 	v := &rowView{row: r, isRC: r[fService] == 0, isUD: r[fService] == 2}
 	o := &ops[r[fOp]]
 	v.isAtomic, v.isRead = o.right == ci.RemoteAtomic, r[fOp] == opRead
+	v.isWord = v.isAtomic || r[fOp] == opAtomicWrite
 	v.inline = r[fSource] == 4
 	hasBytes := o.data && r[fLength] != 1 && r[fSource] != 5
 	v.local = hasBytes && !v.inline
@@ -289,7 +293,7 @@ func (r *row) settle(l *limits) {
 	clear(l.attr.MaxInline == 0 && r[fSource] == 4 || r[fSource] == 4 && !isSend && r[fOp] != opSendInv, fSource)
 	clear(l.attr.MaxSGEs < 2 && (r[fSource] == 1 || r[fSource] == 2), fSource)
 	clear(l.attr.MaxSGEs < 3 && r[fSource] == 2, fSource)
-	clear(!o.data || isAtomic, fSource, fLength)
+	clear(!o.data || isAtomic || r[fOp] == opAtomicWrite, fSource, fLength)
 	if r[fSource] == 4 && r[fLength] > 3 { // inline data are short
 		r[fLength] = 0
 	}
@@ -455,6 +459,7 @@ var groups = [...][]int{
 	{fOp, fFault, fLocal},
 	{fOp, fLength, fSource, fImm},
 	{fOp, fFault, fBurst, fSignal},
+	{fOp, fSignal, fSender},
 	{fService, fOp, fSender, fReceiver},
 	{fService, fRecv, fLength, fQueue},
 	{fOp, fRemote, fRights},

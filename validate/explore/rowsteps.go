@@ -73,7 +73,7 @@ func (g *rowGen) sizes() {
 	g.mtu = mtu.Bytes()
 	g.n = []int{64, 0, 1, 7, g.mtu - 1, g.mtu, g.mtu + 1, 2 * g.mtu, 3*g.mtu + 5}[g.row[fLength]]
 	switch {
-	case g.isAtomic:
+	case g.isWord:
 		g.n = 8
 	case !ops[g.row[fOp]].data:
 		g.n = 0

@@ -556,10 +556,21 @@ func (r *Run) entries(o *cqObj) (missing, wrong *model.Violation) {
 	return nil, nil
 }
 
-// finish mends the link, destroys all objects, newest first, and closes the adapters. The model observes each Destroy.
+// finish mends the link, tries to destroy what others need, destroys all objects, newest first, and closes the adapters. The model observes each Destroy.
 func (r *Run) finish(judge bool) (v *model.Violation) {
 	if r.w.Cut || r.w.Lossy {
 		v = (Link{}).run(r)
+	}
+	for _, n := range names(r, func(o any) bool {
+		switch o.(type) {
+		case *pdObj, *cqObj, *srqObj:
+			return judge && !isDead(o) && modelOf(o).Users() > 0
+		}
+		return false
+	}) {
+		if v == nil {
+			v = (Destroy{n}).run(r)
+		}
 	}
 	for _, n := range names(r, func(o *fmrObj) bool { return o.m.Now != nil }) {
 		if w := (Unmap{[]int{n}}).run(r); w != nil && v == nil && judge {

@@ -697,8 +697,8 @@ func (s Send) String() string {
 
 func (w WR) String() string {
 	names := map[ci.SendOp]string{ci.OpSend: "SEND", ci.OpWrite: "WRITE", ci.OpRead: "READ", ci.OpNop: "NOP",
-		ci.OpCompareSwap: "compare-and-swap", ci.OpFetchAdd: "fetch-and-add", ci.OpLocalInv: "local invalidate",
-		ci.OpBindMW: "bind", ci.OpFastReg: "fast registration"}
+		ci.OpCompareSwap: "compare-and-swap", ci.OpFetchAdd: "fetch-and-add", ci.OpAtomicWrite: "ATOMIC WRITE",
+		ci.OpLocalInv: "local invalidate", ci.OpBindMW: "bind", ci.OpFastReg: "fast registration"}
 	t, ok := names[w.Op]
 	if !ok {
 		t = fmt.Sprintf("operation %d", w.Op)

@@ -86,7 +86,9 @@ func Suite() validate.Suite {
 // explored lists the rules of the case model.explore. If the explorer finds another rule broken, the failure names it.
 var explored = []string{"CI-ResizeCQ-01", "CI-ModifyAV-01", "CI-Teardown-08", parallel.ID, "CI-SQD-02",
 	"CI-EventComm-01", "CI-MapFMR-02", "CI-UnmapFMR-01", "CI-ModifyMR-01", "CI-ModifyMR-02", "CI-ModifyMR-03",
-	"CI-PostSend-03", "IBTA-9.9-07", "IBTA-9.9-09", "CI-Flush-01", "IBTA-9.8-10", "SAS-2.3-19"}
+	"CI-PostSend-03", "IBTA-9.9-07", "IBTA-9.9-09", "CI-Flush-01", "IBTA-9.8-10", "SAS-2.3-19",
+	"CI-ModifySRQ-02", "CI-DestroyCQ-01", "CI-DestroySRQ-01", "CI-AtomicWrite-01", "CI-AtomicWrite-02",
+	"CI-AtomicWrite-04"}
 
 // lateRead posts a READ on a link that loses half of its packets, and deregisters its region at once. If the response
 // was lost, the READ is repeated. It may complete with what the region had, or with an error, but not with what the

@@ -22,6 +22,9 @@ func fresh() []mutant.Mutant {
 			ci.CapMulticast|ci.CapUD|ci.CapAV),
 		by("mw2.bind", mutant.Of("model.any-tag", "CI-BindMWTwo-01", "the low bits of the key of a window are ignored",
 			anyTag(&windows)), ci.CapMW2),
+		by("model.explore", mutant.Of("model.srq-resized", "CI-ModifySRQ-02",
+			"a Modify of an SRQ whose limit is invalid has changed the size",
+			tap.SRQs(func(s ciwrap.SRQ) ci.SRQ { return resizedSRQ{s} })), ci.CapSRQ|ci.CapModifySRQDepth),
 		by(rows, mutant.Of("model.sqd-drops", "CI-Flush-01", "requests that wait in SQD are lost in Error",
 			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &dropping{QP: ciwrap.QP{QP: q}} })), 0),
 		by(rows, mutant.Of("model.qkey-stays", "IBTA-9.8-10", "datagrams need the Q_Key before a change in RTS",
@@ -41,6 +44,17 @@ func fresh() []mutant.Mutant {
 				return q.PostSend(wrs)
 			})), 0),
 	}
+}
+
+// resizedSRQ takes the size of a Modify before it validates the limit.
+type resizedSRQ struct{ ciwrap.SRQ }
+
+func (s resizedSRQ) Modify(set ci.SRQField, a ci.SRQAttr) error {
+	err := s.SRQ.Modify(set, a)
+	if err != nil && set == ci.SRQFieldMaxWR|ci.SRQFieldLimit {
+		_ = s.SRQ.Modify(ci.SRQFieldMaxWR, a)
+	}
+	return err
 }
 
 // leaver detaches its QP from all groups when one attachment is destroyed.
