@@ -289,7 +289,7 @@ func (q *QP) tear(r *request) {
 		}
 		return
 	}
-	p.Events.permit(ci.EventQPComm)
+	p.mayOpen()
 	if op.local != 0 {
 		haze(q.PD.valid(r.sgl)) // a part of the response may have been written
 	}
