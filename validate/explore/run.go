@@ -556,7 +556,8 @@ func (r *Run) entries(o *cqObj) (missing, wrong *model.Violation) {
 	return nil, nil
 }
 
-// finish mends the link, tries to destroy what others need, destroys all objects, newest first, and closes the adapters. The model observes each Destroy.
+// finish mends the link, tries to destroy what others need, destroys all objects, newest first, and closes the
+// adapters. The model observes each Destroy.
 func (r *Run) finish(judge bool) (v *model.Violation) {
 	if r.w.Cut || r.w.Lossy {
 		v = (Link{}).run(r)
