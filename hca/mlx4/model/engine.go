@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/internal/mlx4/prm"
@@ -35,15 +36,16 @@ func (m *Model) startEngine() error {
 		memory = defaultQueueMemory
 	}
 	id := uint16(prm.DeviceConnectX3)
+	notify := time.Duration(-1) // without RoCEv2, a ConnectX-3 sees no marks of the network
 	if m.cfg.Pro {
-		id = prm.DeviceConnectX3Pro
+		id, notify = prm.DeviceConnectX3Pro, rvt.DefaultCNPInterval
 	}
 	h, err := rvt.New(rvt.Config{
 		Info: ci.HCAInfo{GUID: m.cfg.GUID, VendorID: 0x0002c9, DeviceID: id, Revision: 0},
 		Attr: ci.CAAttr{Caps: caps, MaxMRSize: 1 << logMaxMRSize, MaxSGEs: maxSendSGE, AckDelay: ackDelay,
 			MaxWRs: 1 << (logMaxQPSize + 1), MaxCQEs: 1 << logMaxCQSize, MaxInline: maxSendDesc},
 		Ports: links, NodeDescription: m.cfg.NodeDescription, Rings: rings{m}, Clock: m.cfg.Clock, Rand: m.cfg.Rand,
-		QueueMemory: memory,
+		QueueMemory: memory, CNPInterval: notify,
 		Ops:         rvt.Ops{QPN: m.number, QPState: m.stateChanged, KeyMiss: m.keyMiss, Received: m.received},
 	})
 	if err != nil {
