@@ -46,7 +46,7 @@ func (m *Model) startEngine() error {
 			MaxWRs: 1 << (logMaxQPSize + 1), MaxCQEs: 1 << logMaxCQSize, MaxInline: maxSendDesc},
 		Ports: links, NodeDescription: m.cfg.NodeDescription, Rings: rings{m}, Clock: m.cfg.Clock, Rand: m.cfg.Rand,
 		QueueMemory: memory, CNPInterval: notify,
-		Ops:         rvt.Ops{QPN: m.number, QPState: m.stateChanged, KeyMiss: m.keyMiss, Received: m.received},
+		Ops: rvt.Ops{QPN: m.number, QPState: m.stateChanged, KeyMiss: m.keyMiss, Received: m.received},
 	})
 	if err != nil {
 		return err
