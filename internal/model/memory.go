@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"ciddk/ci"
 )
@@ -72,6 +73,7 @@ type Region struct {
 	pages []page
 	mem   *Memory
 	start uint64 // offset in mem of address Addr, or its address in base
+	va    uint64 // of a virtual region: its address, were it not zero-based
 	base  *Region
 	// Windows: the window, and for type 2 the QP through which it was bound.
 	window *MW
@@ -158,6 +160,7 @@ func (pd *PD) RegisterMR(m *Memory, c ci.MRCreate, got ci.Region, err error) (*R
 	if v := pd.created(KindMR, verb, err); v != nil || err != nil {
 		return nil, v
 	}
+	va := iova
 	if zero {
 		iova = 0
 	}
@@ -165,7 +168,7 @@ func (pd *PD) RegisterMR(m *Memory, c ci.MRCreate, got ci.Region, err error) (*R
 		return nil, violation("CI-RegisterMR-01", verb, fmt.Sprintf("%d bytes at %#x", n, iova), "%d at %#x",
 			got.Length, got.Addr)
 	}
-	r := &Region{Region: got, Access: c.Access, Valid: true, mem: m, start: c.Offset}
+	r := &Region{Region: got, Access: c.Access, Valid: true, mem: m, start: c.Offset, va: va}
 	return r, r.enter(pd, verb)
 }
 
@@ -200,10 +203,13 @@ func (r *Region) Modify(set ci.MRField, pd *PD, m *Memory, c ci.MRCreate, got ci
 	}
 	if set&ci.MRFieldMemory != 0 {
 		var outside bool
-		if to.Addr, to.Length, outside = m.span(c); outside {
+		if to.va, to.Length, outside = m.span(c); outside {
 			want = append(want, ci.InvalidParameter)
 		}
 		to.mem, to.start, to.pages = m, c.Offset, nil
+	}
+	if to.va != 0 {
+		to.Addr = to.va
 	}
 	if to.Access&ci.ZeroBased != 0 {
 		to.Addr = 0
@@ -244,6 +250,9 @@ func (r *Region) Modify(set ci.MRField, pd *PD, m *Memory, c ci.MRCreate, got ci
 	return r.CA.addKeys(verb, r)
 }
 
+// IsVirtual reports whether the region has addresses of its own, which it has again when it is no longer zero-based.
+func (r *Region) IsVirtual() bool { return r.va != 0 }
+
 // FMR is a region that is mapped to pages again and again.
 type FMR struct {
 	Object
@@ -280,13 +289,16 @@ func (f *FMR) Map(m *Memory, offsets []uint64, iova uint64, got ci.Region, err e
 	if len(offsets) == 0 || len(offsets) > f.Create.MaxPages {
 		rule, want = "CI-MapFMR-03", append(want, ci.InvalidParameter)
 	}
+	size := uint64(1) << f.Create.PageShift
+	if slices.ContainsFunc(offsets, func(o uint64) bool { return o%size != 0 || o >= uint64(len(m.Bytes)) }) {
+		rule, want = "CI-MapFMR-03", append(want, ci.InvalidParameter)
+	}
 	if want == nil {
 		want = append(want, ci.Success)
 	}
 	if v := wantStatus(verb, err, rule, want...); v != nil || err != nil {
 		return v
 	}
-	size := uint64(1) << f.Create.PageShift
 	r := &Region{Region: got, Access: f.Create.Access, Valid: true, pages: pagesOf(m, offsets, size)}
 	if n := size * uint64(len(offsets)); got.Addr != iova || got.Length != n {
 		return violation(rule, verb, fmt.Sprintf("%d bytes at %#x", n, iova), "%d at %#x", got.Length, got.Addr)

@@ -925,7 +925,13 @@ func (g *gen) fill() Step {
 }
 
 // path draws what an address has beside the destination.
-func (g *gen) path() Vector { return Vector{SL: ci.SL(pick(g, 0, 0, 1, 7)), Global: g.chance(30)} }
+func (g *gen) path() Vector {
+	v := Vector{SL: ci.SL(pick(g, 0, 0, 1, 7)), Global: g.chance(30)}
+	if v.Global {
+		v.Class = pick[uint8](g, 0, 0x9c, 0xff)
+	}
+	return v
+}
 
 func (g *gen) vector() Step {
 	if !g.r.sides[0].attr.Caps.Has(ci.CapAV) {

@@ -64,7 +64,13 @@ func (g *gen) member() Step {
 	p := g.obj(o.peer)
 	group, av := 1+g.IntN(2), g.name()
 	pd := p.pd
-	list := []Step{Attach{g.name(), n, group}}
+	var list []Step
+	if g.chance(50) { // behind a member that takes no datagram
+		x := NewQP{g.name(), o.pd, o.sendCQ, o.recv, QPOptions{Type: ci.UD, Depth: 1, SGEs: 1}}
+		f, a := pick(g, ci.ToReset, ci.ToError)()
+		list = append(list, x, Modify{x.As, f, a}, Attach{g.name(), x.As, group})
+	}
+	list = append(list, Attach{g.name(), n, group})
 	if g.chance(20) {
 		list = append(list, Attach{g.name(), n, pick(g, group, 3-group)})
 	}

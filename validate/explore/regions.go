@@ -96,10 +96,16 @@ type MapFMR struct {
 	FMR   int
 	Pages []int
 	At    int // page of the address space
+	// Wrong is added to the address of the last page.
+	Wrong uint64
 }
 
 func (s MapFMR) String() string {
-	return fmt.Sprintf("map FMR %d to pages %d at page %d", s.FMR, s.Pages, s.At)
+	t := fmt.Sprintf("map FMR %d to pages %d at page %d", s.FMR, s.Pages, s.At)
+	if s.Wrong != 0 {
+		t += fmt.Sprintf(", the last one %#x bytes too high", s.Wrong)
+	}
+	return t
 }
 
 func (s MapFMR) run(r *Run) *model.Violation {
@@ -111,6 +117,10 @@ func (s MapFMR) run(r *Run) *model.Violation {
 	addrs, offs, v, ok := r.pageAddresses(o.s, s.Pages)
 	if !ok {
 		return v
+	}
+	if s.Wrong != 0 {
+		addrs[len(addrs)-1] += s.Wrong
+		offs[len(offs)-1] += s.Wrong
 	}
 	got, err := o.d.Map(addrs, uint64(s.At)*size)
 	v = o.m.Map(o.s.mem, offs, uint64(s.At)*size, got, err)
@@ -170,7 +180,10 @@ func (g *gen) modifyMR() Step {
 			s.PD = g.one(names(g.r, func(p *pdObj) bool { return p.m.Dead && p.s == o.s }))
 		}
 	}
-	s.Access = s.Access&^ci.ZeroBased | o.m.Access&ci.ZeroBased
+	if s.Access = s.Access&^ci.ZeroBased | o.m.Access&ci.ZeroBased; o.m.IsVirtual() && g.chance(30) &&
+		o.s.attr.Caps.Has(ci.CapZeroBased) {
+		s.Access ^= ci.ZeroBased
+	}
 	list := []Step{s, g.reach(s.Was), g.reach(n)}
 	if isWrong && s.PD != 0 { // a PD that it is not in
 		s.PD = g.name()
@@ -203,6 +216,9 @@ func (g *gen) reach(name int) Step {
 		return Send{QP: from, WRs: []WR{w}}
 	}}
 }
+
+// wrongPage draws what makes the address of a page one that is not aligned, or not mapped.
+func wrongPage(g *gen) uint64 { return pick[uint64](g, 8, 1<<61) }
 
 // fmr allocates an FMR, maps it, or unmaps some.
 func (g *gen) fmr() Step {
@@ -239,6 +255,9 @@ func (g *gen) fmr() Step {
 	count := min(pages, pick(g, most, most, 1, most+g.IntN(10)/9))
 	s := MapFMR{FMR: n, At: pick(g, 256, highPage) + g.IntN(64), Pages: g.Perm(pages)[:count]}
 	g.pend = append(g.pend, g.reach(o.now), g.reach(o.now))
+	if o.m.Now != nil && g.chance(20) { // which leaves what it is mapped to
+		s.Wrong = wrongPage(g)
+	}
 	if g.chance(15) { // as often as it may be, and once more
 		for range o.m.Create.MaxMaps {
 			g.pend = append(g.pend, s)

@@ -144,13 +144,23 @@ func (g *rowGen) create(i int) {
 			if g.row[fFault] == avPD && k == 0 {
 				pd = g.end[k].other
 			}
-			g.add(NewAV{g.end[k].av, pd, g.end[1-k].side, g.vector()})
+			v := g.vector()
+			if g.row[fVector] == 4 { // everything but the destination changes
+				g.add(NewAV{g.end[k].av, pd, g.end[1-k].side, Vector{SL: 1, Global: true, Class: 0x11}},
+					ModifyAV{g.end[k].av, g.end[1-k].side, v})
+				continue
+			}
+			g.add(NewAV{g.end[k].av, pd, g.end[1-k].side, v})
 		}
 	}
 }
 
 func (g *rowGen) vector() Vector {
-	return Vector{SL: ci.SL(g.row[fVector] & 1), Global: g.row[fVector] > 1}
+	v := Vector{SL: ci.SL(g.row[fVector] & 1), Global: g.row[fVector] > 1}
+	if v.Global {
+		v.Class = 0x9c
+	}
+	return v
 }
 
 // connection returns the parameters of the connection.
@@ -289,6 +299,10 @@ func (g *rowGen) region(kind, end, n int, access ci.Access) spot {
 	case kind == 0:
 		g.add(NewMR{mr, pd, 0, arenaSize, access, 0, 0})
 		return spot{mr, start, arenaSize}
+	case kind == 1 && g.chance(50) && g.r.sides[0].attr.Caps.Has(ci.CapModifyMR|ci.CapZeroBased):
+		g.add(NewMR{mr, pd, start, max(n, 1), access | ci.ZeroBased, 0, 0},
+			ModifyMR{MR: mr, Was: g.name(), Set: ci.MRFieldAccess, PD: pd, Access: access})
+		return spot{mr, 0, max(n, 1)}
 	case kind == 2:
 		g.add(NewMR{mr, pd, start, max(n, 1), access, pick(g.gen, 1, 3, 1<<20), 0})
 		return spot{mr, 0, max(n, 1)}
@@ -304,7 +318,11 @@ func (g *rowGen) region(kind, end, n int, access ci.Access) spot {
 		return spot{mr, 0, max(n, 1)}
 	case kind == 6:
 		f := g.name()
-		g.add(NewFMR{f, mr, pd, half / pageSize, 1, access &^ ci.BindWindow}, MapFMR{f, pages(), highPage})
+		m := MapFMR{FMR: f, Pages: pages(), At: highPage}
+		wrong := m
+		wrong.Wrong = wrongPage(g.gen)
+		most := min(2, g.r.sides[end].attr.MaxMapsPerFMR)
+		g.add(NewFMR{f, mr, pd, half / pageSize, most, access &^ ci.BindWindow}, m, wrong)
 		return spot{mr, 512, half}
 	case kind == 7:
 		g.add(NewFastMR{mr, pd, half / pageSize})

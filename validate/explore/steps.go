@@ -503,8 +503,9 @@ type Connect struct {
 // Vector is what address vectors have beside the destination.
 type Vector struct {
 	SL     ci.SL
-	Global bool // with a GRH
-	Group  int  // not 0: a multicast group
+	Global bool  // with a GRH
+	Class  uint8 // of a GRH that the address needs not have, whose flow label and hop limit differ with it
+	Group  int   // not 0: a multicast group
 }
 
 func (v Vector) String() string {
@@ -513,7 +514,7 @@ func (v Vector) String() string {
 		t += fmt.Sprintf(", SL %d", v.SL)
 	}
 	if v.Global {
-		t += ", with a GRH"
+		t += fmt.Sprintf(", with a GRH of traffic class %d", v.Class)
 	}
 	return t
 }
@@ -529,7 +530,8 @@ func (r *Run) addressed(from, to *side, v Vector) ci.AVAttr {
 	}
 	if a.SL = v.SL; v.Global && !a.Global && len(to.port.GIDs) > 0 {
 		a.Global = true
-		a.GRH = ci.GRH{DGID: to.port.GIDs[0].GID, FlowLabel: 0xabcde, HopLimit: 0x3f, TrafficClass: 0x9c}
+		a.GRH = ci.GRH{DGID: to.port.GIDs[0].GID, FlowLabel: 0xabcde ^ uint32(v.Class), HopLimit: 0x3f ^ v.Class,
+			TrafficClass: v.Class}
 	}
 	return a
 }

@@ -565,6 +565,9 @@ var _ = mrCases.Add("mr.destroy.remote", "write to a destroyed region", func(t *
 	}
 }, ciDeregisterMR02)
 
+var ciDeregisterMR03 = mrCases.Must("CI-DeregisterMR-03", "CI Memory", "ci_deregister_mr (43)",
+	"The HCA does not access the memory of a region after its Destroy has returned, whatever peers do.")
+
 var _ = mrCases.Add("mr.destroy.under-load", "destroy a region while a peer writes to it", func(t *validate.T) {
 	const size, rounds, outstanding = 8 << 10, 8, 4
 	p := kit.RC(t, kit.Size(2*size))
@@ -601,9 +604,10 @@ var _ = mrCases.Add("mr.destroy.under-load", "destroy a region while a peer writ
 		kit.SameBytes(t, "memory of a region after its Destroy, when all writes have ended", b.Bytes, after)
 		kit.Equal(t, "status of the first RDMA WRITE after the Destroy", st.String(), ci.WCRemAccessErr.String())
 	}
-}, mrCases.Must("CI-DeregisterMR-03", "CI Memory", "ci_deregister_mr (43)",
-	"The HCA does not access the memory of a region after its Destroy has returned, whatever peers do."),
-	ciDeregisterMR02)
+}, ciDeregisterMR03, ciDeregisterMR02)
+
+var _ = mrCases.Add("mr.destroy.held", "destroy a region while its memory is accessed", mrDestroyHeld,
+	ciDeregisterMR03)
 
 // hammer writes to a region until a write fails, with several writes outstanding. It runs on another goroutine and
 // therefore only reports failures.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/validate"
@@ -209,5 +211,69 @@ func mrMemoryPart(t *validate.T) {
 			}
 			p.WantStatus(fmt.Sprintf("%s memory that fails in part (%d)", x.what, how), x.w, x.want...)
 		}
+	}
+}
+
+// heldMemory is memory without a direct view whose copies wait.
+type heldMemory struct {
+	kit.CopyMemory
+	isHeld  *atomic.Bool
+	entered chan struct{} // has room for one
+	release chan struct{}
+}
+
+func (m heldMemory) hold() {
+	if !m.isHeld.Load() {
+		return
+	}
+	select {
+	case m.entered <- struct{}{}:
+	default:
+	}
+	<-m.release
+}
+
+func (m heldMemory) ReadAt(p []byte, off int64) (int, error) {
+	m.hold()
+	return m.CopyMemory.ReadAt(p, off)
+}
+
+func (m heldMemory) WriteAt(p []byte, off int64) (int, error) {
+	m.hold()
+	return m.CopyMemory.WriteAt(p, off)
+}
+
+// mrDestroyHeld destroys a region while a request of a peer copies to its memory, or from there.
+func mrDestroyHeld(t *validate.T) {
+	p := kit.RC(t)
+	for _, op := range kit.Variants(t, "operation", []ci.SendOp{ci.OpWrite, ci.OpRead}) {
+		m := heldMemory{kit.CopyMemory{B: make([]byte, 64)}, new(atomic.Bool), make(chan struct{}, 1),
+			make(chan struct{})}
+		release := sync.OnceFunc(func() { close(m.release) })
+		t.Cleanup(release)
+		mr, err := p.B.PD.RegisterMR(ci.MRCreate{Memory: m, Access: kit.AllAccess})
+		if err != nil {
+			kit.WantRefused(t, mr, err, "PD.RegisterMR of memory without a direct view", ci.InvalidParameter)
+			t.Skip("memory without a direct view is rejected")
+		}
+		m.isHeld.Store(true)
+		w := ci.SendWR{ID: 1, Op: op, Flags: ci.SendSignaled, SGL: p.A.Buf.SGL(0, 64), Remote: mr.Region().Remote(0)}
+		t.Go(func() { _, _ = p.A.PostSend([]ci.SendWR{w}) }) // which may execute the request
+		select {
+		case <-m.entered:
+		case <-time.After(t.Remaining()):
+			t.Failf("a request to memory without a direct view", "the HCA copies", "no copy by the deadline")
+		}
+		destroyed := make(chan error, 1)
+		t.Go(func() { destroyed <- mr.Destroy() })
+		select {
+		case err := <-destroyed:
+			t.Failf("MR.Destroy while the memory is accessed", "it returns after the access", "%s", kit.Describe(err))
+		case <-time.After(30 * time.Millisecond):
+		}
+		release()
+		kit.OK(t, <-destroyed, "MR.Destroy")
+		p.A.CQ.Wait(1) // with success or an error
+		p.Reconnect()
 	}
 }

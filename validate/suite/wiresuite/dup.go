@@ -118,15 +118,21 @@ type atomicRequest struct {
 	orig uint64
 }
 
-// atomics sends atomics of both kinds to a word, two more than the responder has to remember, and returns these.
+// atomics sends atomics to a word, two more than the responder has to remember, and returns these: swaps that find what
+// they compare with and swaps that do not, and additions.
 func (p *peer) atomics() (list []atomicRequest) {
 	kit.StoreWord(p.Buf.Bytes, 100)
 	r := p.Buf.Remote(0)
 	word, kept := uint64(100), int(*p.Config.RespRes)
 	for i := range kept + 2 {
-		a := atomicRequest{op: wire.RCFetchAdd, eth: wire.AtomicETH{SwapAdd: 5}, orig: word}
-		if word += 5; i%2 == 0 {
-			a.op, a.eth = wire.RCCompareSwap, wire.AtomicETH{Compare: a.orig, SwapAdd: word}
+		a := atomicRequest{op: wire.RCCompareSwap, eth: wire.AtomicETH{Compare: word + 1, SwapAdd: 7}, orig: word}
+		switch i % 3 {
+		case 0:
+			word += 5
+			a.eth = wire.AtomicETH{Compare: a.orig, SwapAdd: word}
+		case 1:
+			word += 5
+			a.op, a.eth = wire.RCFetchAdd, wire.AtomicETH{SwapAdd: 5}
 		}
 		a.eth.VA, a.eth.RKey = r.Addr, uint32(r.RKey)
 		p.request(a.op, nil, withAtomic(a.eth))

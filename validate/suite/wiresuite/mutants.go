@@ -388,14 +388,16 @@ func nakMutants() []mutant.Mutant {
 func isDuplicate(v *view, o *outgoing) bool { return v.inCount[o.BTH.PSN] > 0 }
 
 // executeAgain makes the adapter execute a duplicate request as a new one: it shifts the PSNs that the adapter sees,
-// and shifts them back in the answers. hide does this for the MSNs too.
+// and shifts them back in the answers. hide does this for the MSNs too. Of swaps, it has those executed again that have
+// swapped nothing.
 func executeAgain(hide bool, ops ...wire.Opcode) tap {
 	return tap{
 		enters: func(v *view, o *outgoing, err error) action {
 			if err != nil || v == v.none || !o.BTH.Opcode.Request() {
 				return asIs
 			}
-			if isDuplicate(v, o) && slices.Contains(ops, o.BTH.Opcode) {
+			hasSwapped := o.BTH.Opcode == wire.RCCompareSwap && v.orig[o.BTH.PSN] == o.AtomicETH.Compare
+			if isDuplicate(v, o) && !hasSwapped && slices.Contains(ops, o.BTH.Opcode) {
 				v.shift++
 				o.BTH.PSN = wire.PSNAdd(v.due, v.shift-1)
 				return changed
@@ -450,6 +452,8 @@ func dupMutants() []mutant.Mutant {
 			}}),
 		fault("dup-atomic-twice", "WIRE-Dup-06", "a duplicate atomic is executed again",
 			executeAgain(false, wire.RCFetchAdd)),
+		fault("dup-swap-twice", "WIRE-Dup-06", "a duplicate of a swap that has swapped nothing is executed again",
+			executeAgain(false, wire.RCCompareSwap)),
 		fault("dup-counts", "WIRE-Dup-07", "a duplicate WRITE counts again", executeAgain(false, wire.RCWriteOnly)),
 	}
 }

@@ -81,6 +81,7 @@ type peer struct {
 	from     uint32 // first PSN of the requests of the QP under test
 	mtu      int
 	ready    []*packet // received but not yet examined
+	unasked  []uint32  // PSNs of requests without AckReq, which may be acknowledged
 	stock    *stock    // the connection to s.program
 }
 
@@ -189,6 +190,8 @@ func (p *peer) request(op wire.Opcode, payload []byte, twists ...twist) {
 	n := 1
 	if op.Op() == wire.OpReadRequest {
 		n = p.packets(int(o.RETH.DMALen))
+	} else if !o.BTH.AckReq {
+		p.unasked = append(p.unasked, o.BTH.PSN)
 	}
 	p.psn = wire.PSNAdd(p.psn, n)
 	p.put(o)
@@ -294,12 +297,26 @@ type want struct {
 // expect receives the next packet and compares it with the description. what names the packet in a failure.
 func (p *peer) expect(what string, w want) *packet {
 	x := p.next(p.t.Remaining())
+	for x != nil && !w.anyPSN && x.BTH.PSN != w.psn&wire.Mask24 && p.isUnasked(x) {
+		x = p.next(p.t.Remaining())
+	}
 	if x == nil {
 		p.t.Fail(validate.Failure{Where: what, Expected: w.String(), Got: "no packet by the deadline",
 			Doubt: p.doubt(validate.DoubtTime)})
 	}
 	p.match(x, what, w)
 	return x
+}
+
+// isUnasked reports whether a packet is the acknowledgement of a request without AckReq, which a responder may send
+// (IBTA volume 1, 9.7.5.1). It does so once for each.
+func (p *peer) isUnasked(x *packet) bool {
+	i := slices.Index(p.unasked, x.BTH.PSN)
+	if i < 0 || x.BTH.Opcode != wire.RCAcknowledge || !x.AETH.Syndrome.IsACK() {
+		return false
+	}
+	p.unasked = slices.Delete(p.unasked, i, i+1)
+	return true
 }
 
 // match compares a packet with a description.

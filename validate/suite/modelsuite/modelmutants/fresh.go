@@ -1,8 +1,10 @@
 package modelmutants
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"ciddk/ci"
 	"ciddk/ci/ciwrap"
@@ -43,6 +45,19 @@ func fresh() []mutant.Mutant {
 				}
 				return q.PostSend(wrs)
 			})), 0),
+		by(rows, mutant.Of("model.word-aligned", "CI-AtomicWrite-02", "an ATOMIC WRITE goes to the word of its address",
+			tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
+				if w.Op == ci.OpAtomicWrite {
+					w.Remote.Addr &^= 7
+				}
+			})), ci.CapAtomicWrite),
+		by(rows, mutant.Of("model.failed-map", "SAS-0-01", "FMR.Map that fails has withdrawn the mapping before",
+			tap.FMRs(func(f ciwrap.FMR) ci.FMR { return &failedMap{FMR: f} })), ci.CapFMR),
+		by(rows, mutant.Of("model.stays-zero", "CI-ModifyMR-01", "a region that was zero-based begins at 0 for ever",
+			tap.MRs(func(m ciwrap.MR) ci.MR { return &zeroRegion{MR: m} })), ci.CapModifyMR|ci.CapZeroBased),
+		by("mr.destroy.held", mutant.Of("model.destroy-early", "CI-DeregisterMR-03",
+			"MR.Destroy does not wait for an access under way",
+			tap.MRs(func(m ciwrap.MR) ci.MR { return hastyRegion{m} })), 0),
 	}
 }
 
@@ -160,7 +175,7 @@ func (q *stayingKey) Modify(set ci.QPField, a ci.QPAttr) error {
 	err := q.QP.Modify(set, a)
 	if isLater && err == nil {
 		q.shown.Store(&key)
-	} else if set&ci.QPFieldState != 0 && err == nil {
+	} else if err == nil && (set&ci.QPFieldQKey != 0 || set&ci.QPFieldState != 0 && a.State == ci.QPReset) {
 		q.shown.Store(nil)
 	}
 	return err
@@ -172,4 +187,54 @@ func (q *stayingKey) Query() (ci.QPAttr, error) {
 		a.QKey = *k
 	}
 	return a, err
+}
+
+// failedMap maps its FMR anew to the pages that it has when a Map fails, so that their keys are others.
+type failedMap struct {
+	ciwrap.FMR
+	mu    sync.Mutex
+	pages []uint64
+	iova  uint64
+}
+
+func (f *failedMap) Map(pages []uint64, iova uint64) (ci.Region, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r, err := f.FMR.Map(pages, iova)
+	if err == nil {
+		f.pages, f.iova = slices.Clone(pages), iova
+	} else if f.pages != nil {
+		_, _ = f.FMR.Map(f.pages, f.iova)
+	}
+	return r, err
+}
+
+type zeroRegion struct {
+	ciwrap.MR
+	wasZero atomic.Bool
+}
+
+func (m *zeroRegion) Region() ci.Region {
+	r := m.MR.Region()
+	if r.Length > 0 && r.Addr == 0 {
+		m.wasZero.Store(true)
+	}
+	if m.wasZero.Load() {
+		r.Addr = 0
+	}
+	return r
+}
+
+// hastyRegion returns from a Destroy that takes long before its end.
+type hastyRegion struct{ ciwrap.MR }
+
+func (m hastyRegion) Destroy() error {
+	done := make(chan error, 1)
+	go func() { done <- m.MR.Destroy() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(10 * time.Millisecond):
+		return nil
+	}
 }

@@ -42,12 +42,20 @@ func All() []mutant.Mutant {
 	shown := by("apm-pkey", one("shown-key", "CI-APM-02", "a path has its P_Key in Query, and sends the one before",
 		ci.CapAPM, tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &shownKey{QP: ciwrap.QP{QP: q}} })))
 	apm.Link, shown.Link = "direct", "direct"
+	header := by("combinations", one("av-header", "SAS-0-01", "AV.Modify leaves all of the GRH but the GIDs",
+		ci.CapAV|ci.CapUD, showing(func(is, to ci.AVAttr) ci.AVAttr {
+			to.GRH.TrafficClass, to.GRH.FlowLabel, to.GRH.HopLimit = is.GRH.TrafficClass, is.GRH.FlowLabel,
+				is.GRH.HopLimit
+			return to
+		})))
+	header.Link = "direct"
 	return append(fresh(), []mutant.Mutant{
 		late, limited, still,
 		one("resize-full", "CI-ResizeCQ-01", "Resize of a full CQ loses its newest entry", ci.CapResizeCQ,
 			tap.CQs(func(q ciwrap.CQ) ci.CQ { return &ShortQueue{CQ: q} })),
-		one("av-shown", "CI-ModifyAV-01", "AV.Modify changes what Query shows, and nothing else", ci.CapAV, tap.Layer(
-			ciwrap.Layer{AV: func(v ci.AV, a ci.AVAttr) ci.AV { return &shownAV{AV: ciwrap.AV{AV: v}, is: a} }})),
+		one("av-shown", "CI-ModifyAV-01", "AV.Modify changes what Query shows, and nothing else", ci.CapAV,
+			showing(func(is, _ ci.AVAttr) ci.AVAttr { return is })),
+		header,
 		one("number-soon", "CI-Teardown-08", "the quarantine of a QP number is counted in 32 bits of nanoseconds", 0,
 			soonNumbers),
 		by("verb-pairs", one("crossed-locks", "CI-Parallel-01",
@@ -359,11 +367,19 @@ func (q *ShortQueue) Poll(wc []ci.WC) (int, error) {
 	return n + k, err
 }
 
+// showing makes AV.Modify use what use returns of the attributes at the create and of the new ones, which Query shows.
+func showing(use func(is, to ci.AVAttr) ci.AVAttr) func(ci.HCA) ci.HCA {
+	return tap.Layer(ciwrap.Layer{AV: func(v ci.AV, a ci.AVAttr) ci.AV {
+		return &shownAV{AV: ciwrap.AV{AV: v}, is: a, use: use}
+	}})
+}
+
 type shownAV struct {
 	ciwrap.AV
-	mu sync.Mutex
-	is ci.AVAttr
-	to *ci.AVAttr
+	use func(is, to ci.AVAttr) ci.AVAttr
+	mu  sync.Mutex
+	is  ci.AVAttr
+	to  *ci.AVAttr
 }
 
 func (v *shownAV) Modify(a ci.AVAttr) error {
@@ -372,7 +388,7 @@ func (v *shownAV) Modify(a ci.AVAttr) error {
 	err := v.AV.Modify(a)
 	if err == nil {
 		v.to = &a
-		err = v.AV.Modify(v.is)
+		err = v.AV.Modify(v.use(v.is, a))
 	}
 	return err
 }
