@@ -115,9 +115,6 @@ func (q *QP) advance() bool {
 		if q.Type == ci.UD {
 			most = q.CA.Port.MTU.Bytes()
 		}
-		if status == ci.WCLocalLenErr && r.Op == ci.OpAtomicWrite {
-			list = append(list, ci.WCLocalOpErr)
-		}
 		if status == ci.WCLocalProtErr && n > most {
 			list = append(list, ci.WCLocalLenErr)
 		}
@@ -209,8 +206,6 @@ func (q *QP) execute(r *request) (ci.WCStatus, Rule) {
 	case isWord(r.Op) && n != 8: // the sources do not say what happens
 		q.loosen()
 		return ci.WCLocalLenErr, ""
-	case r.Op == ci.OpAtomicWrite && n != ci.AtomicWriteSize:
-		return ci.WCLocalLenErr, "CI-AtomicWrite-03"
 	case op.local == 0:
 		data = gather(segs)
 		for i, was := range r.was { // a source that changed before the completion may be sent as it was, or is

@@ -46,7 +46,7 @@ var factors = [...]struct {
 	fRetry:    {"retries", []string{"7", "0", "1"}},
 	fPKey:     {"P_Key", []string{"0", "another"}},
 	fPD:       {"PD", []string{"first", "own"}},
-	fVector:   {"address", []string{"local", "SL", "GRH", "GRH and SL", "GRH, modified"}},
+	fVector:   {"address", []string{"local", "SL", "GRH, modified", "GRH and SL"}},
 	fRights: {"rights or Q_Key", []string{"with Init", "with RTR", "with RTS", "in RTS", "in SQD", "SQD to RTS",
 		"least"}},
 	fRoom:  {"depth", []string{"4", "2", "1"}},
@@ -123,7 +123,6 @@ var ops = []struct {
 	{"local invalidate", ci.OpLocalInv, [3]bool{true, true, false}, ci.CapMW2, 0, false, false},
 	{"bind 2", ci.OpBindMW, [3]bool{true, true, false}, ci.CapMW2, 0, false, false},
 	{"bind 1", 255, [3]bool{true, true, false}, ci.CapMW1, 0, false, false},
-	{"ATOMIC WRITE", ci.OpAtomicWrite, [3]bool{true, false, false}, ci.CapAtomicWrite, ci.RemoteWrite, false, true},
 }
 
 const (
@@ -138,7 +137,6 @@ const (
 	opLocalInv
 	opBind2
 	opBind1
-	opAtomicWrite
 )
 
 func operationNames() (out []string) {
@@ -248,9 +246,6 @@ func faultNames() (out []string) {
 	return out
 }
 
-// isWord reports whether the operation is on 8 bytes.
-func (f *rowView) isWord() bool { return f.isAtomic || f.row[fOp] == opAtomicWrite }
-
 func (r *row) isLocal() bool { return !ops[r[fOp]].data }
 
 func (r *row) view() *rowView {
@@ -295,8 +290,7 @@ func (r *row) settle(l *limits) {
 	isSend := r[fOp] == opSend || r[fOp] == opWrite
 	clear(!isSend, fImm)
 	clear(!l.impair, fLoss)
-	clear(l.attr.MaxInline == 0 && r[fSource] == 4 || r[fSource] == 4 && !isSend && r[fOp] != opSendInv &&
-		r[fOp] != opAtomicWrite, fSource)
+	clear(l.attr.MaxInline == 0 && r[fSource] == 4 || r[fSource] == 4 && !isSend && r[fOp] != opSendInv, fSource)
 	clear(l.attr.MaxSGEs < 2 && (r[fSource] == 1 || r[fSource] == 2), fSource)
 	clear(l.attr.MaxSGEs < 3 && r[fSource] == 2, fSource)
 	clear(!o.data || isAtomic || r[fOp] == opAtomicWrite, fSource, fLength)
@@ -328,7 +322,7 @@ func (r *row) settle(l *limits) {
 	clear(r[fReceiver] == 1 && (r[fRemote] == 7 || r[fRemote] > 8 || r[fOp] == opSendInv), fReceiver)
 	clear(r[fReceiver] == 1 && r[fRights] > 1 && r[fRights] < 6, fRights)
 	clear(!has(ci.CapPKeyCounter|ci.CapQKeyCounter), fCount)
-	isWindow := r[fOp] >= opSendInv && r[fOp] != opNop && r[fOp] != opAtomicWrite || r[fRemote] > 8
+	isWindow := r[fOp] >= opSendInv && r[fOp] != opNop || r[fRemote] > 8
 	clear(isWindow || r[fLocal] == 7 || r[fRemote] == 7, fLoss)
 	if r[fFault] == peerReset || r[fFault] == peerInit || r[fFault] >= inError && r[fFault] <= inRTR {
 		clear(r[fLocal] == 7, fLocal) // what is mapped through a QP needs it in RTS

@@ -145,7 +145,7 @@ func (g *rowGen) create(i int) {
 				pd = g.end[k].other
 			}
 			v := g.vector()
-			if g.row[fVector] == 4 { // everything but the destination changes
+			if g.row[fVector] == 2 { // everything but the destination changes
 				g.add(NewAV{g.end[k].av, pd, g.end[1-k].side, Vector{SL: 1, Global: true, Class: 0x11}},
 					ModifyAV{g.end[k].av, g.end[1-k].side, v})
 				continue

@@ -45,12 +45,6 @@ func fresh() []mutant.Mutant {
 				}
 				return q.PostSend(wrs)
 			})), 0),
-		by(rows, mutant.Of("model.word-aligned", "CI-AtomicWrite-02", "an ATOMIC WRITE goes to the word of its address",
-			tap.Send(func(_ ci.QPCreate, w *ci.SendWR) {
-				if w.Op == ci.OpAtomicWrite {
-					w.Remote.Addr &^= 7
-				}
-			})), ci.CapAtomicWrite),
 		by(rows, mutant.Of("model.failed-map", "SAS-0-01", "FMR.Map that fails has withdrawn the mapping before",
 			tap.FMRs(func(f ciwrap.FMR) ci.FMR { return &failedMap{FMR: f} })), ci.CapFMR),
 		by(rows, mutant.Of("model.stays-zero", "CI-ModifyMR-01", "a region that was zero-based begins at 0 for ever",
