@@ -63,6 +63,7 @@ type origin struct {
 	gid     ci.GID    // GID of its port at the address vector's index
 	lid     ci.LID    // LID of its port, on InfiniBand
 	vls     int       // number of data VLs of its port; 0 if unknown
+	marked  bool      // it has received a packet that the network has marked as congested
 }
 
 func newForm(info validate.WireInfo, pkey ci.PKey) *form {
@@ -87,6 +88,10 @@ func (f *form) check(p *packet, err error, from origin) (out []finding) {
 	switch {
 	case err != nil:
 		bad(ruleOpcode, "headers, payload and pad that fit the opcode", "%v", err)
+	case isNotification(p) && from.marked: // RoCEv2 A17.9.3
+		if !p.BTH.BECN || p.BTH.PSN != 0 || p.BTH.AckReq {
+			bad(ruleOpcode, "a CNP with BECN, PSN 0 and no AckReq", "%+v", p.BTH)
+		}
 	case p.BTH.Opcode.Service() != from.service:
 		bad(ruleOpcode, fmt.Sprintf("an opcode of %v", from.service), "%v", p.BTH.Opcode)
 	}
@@ -115,6 +120,9 @@ func (f *form) check(p *packet, err error, from origin) (out []finding) {
 	}
 	return out
 }
+
+// isNotification reports whether a packet is a congestion notification (CNP).
+func isNotification(p *packet) bool { return p.BTH.Opcode == wire.CNP }
 
 // payload checks the pad and the syndrome.
 func (f *form) payload(p *packet, bad func(rule, expected, got string, args ...any)) {
@@ -149,15 +157,18 @@ func (f *form) network(p *packet, from origin, bad func(rule, expected, got stri
 	if got := binary.BigEndian.Uint16(u[4:]); int(got) != len(u) {
 		bad(ruleUDP, fmt.Sprintf("UDP length %d", len(u)), "%d", got)
 	}
-	if earlier, ok := f.ports[p.path()]; ok && earlier != p.sport {
-		bad(ruleSport, fmt.Sprintf("UDP source port %d, that of earlier packets of this flow", earlier), "%d", p.sport)
+	if !isNotification(p) { // which may have a flow and a traffic class of their own
+		if earlier, ok := f.ports[p.path()]; ok && earlier != p.sport {
+			bad(ruleSport, fmt.Sprintf("UDP source port %d, that of earlier packets of this flow", earlier), "%d",
+				p.sport)
+		}
+		f.ports[p.path()] = p.sport
+		f.fields(p, from.av.GRH, bad)
 	}
-	f.ports[p.path()] = p.sport
 	four := b[0]>>4 == 4
 	if f.info.Header {
 		f.ip(b, four, bad)
 	}
-	f.fields(p, from.av.GRH, bad)
 	if got := binary.BigEndian.Uint16(u[6:]); f.info.Checksum && got != 0 {
 		var pseudo uint16
 		if four {

@@ -28,6 +28,7 @@ type station struct {
 
 	program *Program  // the peer's program, if the adapter is not driven (see Program)
 	mads    []message // received and not yet examined, in that case
+	marks   int       // packets sent that the network has marked as congested, each of which may be answered by a CNP
 }
 
 // open opens the adapter and the certifier's end of its link.
@@ -174,10 +175,16 @@ func (p *peer) packet(op wire.Opcode, payload []byte, twists ...twist) *outgoing
 func (s *station) put(o *outgoing) {
 	b := o.bytes(&s.info)
 	s.t.Packet(validate.WirePacket{Time: time.Now(), Link: s.info.Link, Data: b})
+	if s.info.Link == ci.LinkEthernet && o.class&ecnMask == ecnMask {
+		s.marks++
+	}
 	if err := s.w.Send(b); err != nil {
 		s.t.Harness("sending a packet: %v", err)
 	}
 }
+
+// ecnMask are the bits of the traffic class by which the network marks packets as congested, both (RFC 3168).
+const ecnMask = 3
 
 // stray sends a packet with the peer's PSN and does not advance the PSN.
 func (p *peer) stray(op wire.Opcode, payload []byte, twists ...twist) {
@@ -252,7 +259,8 @@ func (s *station) arrival(d time.Duration, service wire.Service) *packet {
 	if s.program != nil && p.at >= 0 && p.BTH.DestQP == gsi {
 		service = wire.UD
 	}
-	from := origin{service: service, av: s.av, gid: s.local, lid: s.ca.Port.LID, vls: dataVLs(s.ca.Port.MaxVLs)}
+	from := origin{service: service, av: s.av, gid: s.local, lid: s.ca.Port.LID, vls: dataVLs(s.ca.Port.MaxVLs),
+		marked: s.marks > 0}
 	for _, f := range s.form.check(p, err, from) {
 		s.t.Remark(f.num, fmt.Sprintf("%s: expected %s, got %s", f.rule, f.expected, f.got))
 		s.broken = append(s.broken, f)
@@ -271,6 +279,10 @@ func (p *peer) next(d time.Duration) *packet {
 	for {
 		x := p.arrival(max(time.Until(deadline), 0), p.service)
 		if x != nil && p.stock != nil && !p.isAnswer(x) {
+			continue
+		}
+		if x != nil && x.at >= 0 && isNotification(x) && x.BTH.DestQP == p.qpn && p.marks > 0 {
+			p.marks-- // RoCEv2 A17.9: allowed, not demanded
 			continue
 		}
 		if x == nil || x.at >= 0 && x.BTH.DestQP == p.qpn {

@@ -127,7 +127,7 @@ func (r *relay) pair(opts ...kit.Option) *kit.Pair {
 	}
 	fa, fb := flowOf(p.A), flowOf(p.B)
 	r.mu.Lock()
-	from := func(s site) origin { return origin{service, s.way(r), s.local, s.lid, s.vls} }
+	from := func(s site) origin { return origin{service, s.way(r), s.local, s.lid, s.vls, false} }
 	r.add(p.B.Num(), &line{r.atB, from(r.atA), fa, fb})
 	r.add(p.A.Num(), &line{r.atA, from(r.atB), fb, fa})
 	r.mu.Unlock()
