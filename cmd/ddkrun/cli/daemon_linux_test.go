@@ -51,6 +51,9 @@ func useDirs(t *testing.T) string {
 	base := t.TempDir()
 	t.Setenv("XDG_RUNTIME_DIR", base)
 	t.Setenv("DDKD_SOCKET", "")
+	dirs := temporaryDirs
+	temporaryDirs = nil // what the user has there is neither used nor changed
+	t.Cleanup(func() { temporaryDirs = dirs })
 	return filepath.Join(base, "ddkrun")
 }
 

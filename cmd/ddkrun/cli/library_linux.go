@@ -126,13 +126,16 @@ func (l library) install(isCompiled bool) (string, error) {
 // its own.
 const libraryPrefix = "preload-"
 
+// temporaryDirs are directories in which each user may make one. Tests have none.
+var temporaryDirs = []string{os.TempDir(), "/tmp", "/var/tmp"}
+
 // libraryDirs are directories for the library, the best one first.
 func libraryDirs() (list []string) {
 	if dir, err := os.UserCacheDir(); err == nil { // else a user without a home directory
 		list = append(list, filepath.Join(dir, "ddkrun"))
 	}
 	list = append(list, runtimeDir())
-	for _, dir := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
+	for _, dir := range temporaryDirs {
 		list = append(list, filepath.Join(dir, userName()))
 	}
 	return list
