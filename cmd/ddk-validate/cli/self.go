@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os/exec"
 	"strings"
 	"time"
@@ -149,19 +150,19 @@ func (s *selfCmd) Run(a *app) error {
 	return nil
 }
 
-// shard returns the names of the mutants in the part that --shard selects, of those that --mutant selects.
+// shard returns the names of the mutants in the part that --shard selects, of those that --mutant selects. The part of a
+// mutant follows from its name, so that others that come or go do not move it.
 func (s *selfCmd) shard(set *mutant.Set) (patterns, error) {
 	i, n, err := parseShard(s.Shard)
 	if err != nil {
 		return nil, err
 	}
 	var names patterns
-	k := 0
 	for _, m := range set.All() {
 		if len(s.Mutant) > 0 && !s.Mutant.match(m.Name) {
 			continue
 		}
-		if k++; (k-i)%n == 0 {
+		if h := crc32.ChecksumIEEE([]byte(m.Name)); h%uint32(n) == uint32(i-1) {
 			names = append(names, m.Name)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"ciddk/ci"
-	"ciddk/ci/ciwrap"
 	"ciddk/validate"
 	"ciddk/validate/kit"
 	"ciddk/validate/mutant"
@@ -248,20 +247,8 @@ func placeMutants() []mutant.Mutant {
 			}))),
 		word(fault("word-acked", "WIRE-Place-06", "an ACK completes an ATOMIC WRITE", entering(ackIn,
 			func(_ *view, o *outgoing) { o.BTH.Opcode = wire.RCReadResponseOnly }))),
-		mutant.Of("wire.unclaimed", "WIRE-Place-07", "ATOMIC WRITE is executed and not claimed",
-			func(h ci.HCA) ci.HCA {
-				return ciwrap.Wrap(h, ciwrap.Layer{CA: func(c ci.CA) ci.CA { return modestCA{ciwrap.CA{CA: c}} }})
-			}).On("udp"),
+		fault("unclaimed", "WIRE-Place-07", "ATOMIC WRITE is executed and not claimed", entering(words,
+			func(_ *view, o *outgoing) { o.BTH.Opcode = wire.RCWriteOnly })).On("network").
+			Set(map[string]string{"claims": "few"}),
 	}
-}
-
-// modestCA does not claim ATOMIC WRITE.
-type modestCA struct{ ciwrap.CA }
-
-func (c modestCA) Query() (*ci.CAAttr, error) {
-	a, err := c.CA.Query()
-	if err == nil {
-		a.Caps &^= ci.CapAtomicWrite
-	}
-	return a, err
 }

@@ -27,8 +27,6 @@ func fresh() []mutant.Mutant {
 		by("model.explore", mutant.Of("model.srq-resized", "CI-ModifySRQ-02",
 			"a Modify of an SRQ whose limit is invalid has changed the size",
 			tap.SRQs(func(s ciwrap.SRQ) ci.SRQ { return resizedSRQ{s} })), ci.CapSRQ|ci.CapModifySRQDepth),
-		by(rows, mutant.Of("model.sqd-drops", "CI-Flush-01", "requests that wait in SQD are lost in Error",
-			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &dropping{QP: ciwrap.QP{QP: q}} })), 0),
 		by(rows, mutant.Of("model.qkey-stays", "IBTA-9.8-10", "datagrams need the Q_Key before a change in RTS",
 			tap.QP(func(q ci.QP, _ ci.QPCreate) ci.QP { return &stayingKey{QP: ciwrap.QP{QP: q}} })),
 			ci.CapUD|ci.CapAV),
@@ -121,36 +119,6 @@ func anyTag(windows *sync.Map) func(ci.HCA) ci.HCA {
 			return wrs
 		})
 	}})
-}
-
-// dropping keeps what is posted in SQD until the QP is back in RTS.
-type dropping struct {
-	ciwrap.QP
-	mu   sync.Mutex
-	held []ci.SendWR
-}
-
-func (q *dropping) PostSend(wrs []ci.SendWR) (int, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if a, err := q.Query(); err == nil && (a.State == ci.QPSQD || a.State == ci.QPSQDraining) {
-		q.held = append(q.held, tap.CopySends(wrs)...)
-		return len(wrs), nil
-	}
-	return q.QP.PostSend(wrs)
-}
-
-func (q *dropping) Modify(set ci.QPField, a ci.QPAttr) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	err := q.QP.Modify(set, a)
-	if err == nil && set&ci.QPFieldState != 0 && a.State != ci.QPSQD {
-		if a.State == ci.QPRTS {
-			_, err = q.QP.PostSend(q.held)
-		}
-		q.held = nil
-	}
-	return err
 }
 
 // stayingKey is a QP that keeps its Q_Key if another is set in RTS, and returns that one from Query.
