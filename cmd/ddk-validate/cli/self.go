@@ -150,8 +150,8 @@ func (s *selfCmd) Run(a *app) error {
 	return nil
 }
 
-// shard returns the names of the mutants in the part that --shard selects, of those that --mutant selects. The part of a
-// mutant follows from its name, so that others that come or go do not move it.
+// shard returns the names of the mutants in the part that --shard selects, of those that --mutant selects. The part of
+// a mutant follows from its name, so that others that come or go do not move it.
 func (s *selfCmd) shard(set *mutant.Set) (patterns, error) {
 	i, n, err := parseShard(s.Shard)
 	if err != nil {
