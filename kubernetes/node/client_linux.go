@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,13 +26,16 @@ func (c Client) Prepare(claim Claim) error { return c.call(request{opPrepare, cl
 // Unprepare is Node.Unprepare.
 func (c Client) Unprepare(id string) error { return c.call(request{opUnprepare, Claim{ID: id}}) }
 
+// callTime is the time in which a Node must answer: longer than a daemon ends and another one starts.
+const callTime = time.Minute
+
 func (c Client) call(r request, files ...*os.File) error {
 	conn, err := net.DialUnix(network, nil, &net.UnixAddr{Name: socketPath(c.Dir), Net: network})
 	if err != nil {
 		return fmt.Errorf("the node's part of the driver does not answer: %w", err)
 	}
 	defer conn.Close()
-	if err := private.CheckPeer(conn); err != nil {
+	if err := errors.Join(private.CheckPeer(conn), conn.SetDeadline(time.Now().Add(callTime))); err != nil {
 		return err
 	}
 	if err := send(conn, r, files...); err != nil {
@@ -39,7 +43,7 @@ func (c Client) call(r request, files ...*os.File) error {
 	}
 	b, _, err := receive(conn)
 	if err != nil {
-		return fmt.Errorf("the node's part of the driver has ended: %w", err)
+		return fmt.Errorf("the node's part of the driver has ended, or takes too long: %w", err)
 	}
 	var answer reply
 	if err := json.Unmarshal(b, &answer); err != nil {

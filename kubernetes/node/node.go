@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -201,10 +202,14 @@ func (n *Node) Unprepare(id string) error {
 // Claims returns the claims, in the order of their IDs.
 func (n *Node) Claims() []Claim {
 	n.mu.Lock()
-	defer n.mu.Unlock()
+	claims := slices.Collect(maps.Values(n.claims))
+	n.mu.Unlock()
 	list := []Claim{}
-	for _, c := range n.claims {
-		list = append(list, c.Claim)
+	for _, c := range claims {
+		if c.mu.Lock(); !c.isRemoved {
+			list = append(list, c.Claim)
+		}
+		c.mu.Unlock()
 	}
 	slices.SortFunc(list, func(a, b Claim) int { return cmp.Compare(a.ID, b.ID) })
 	return list

@@ -130,7 +130,7 @@ func (g *gen) look(s Step) {
 		n = s.AV
 	}
 	if n != 0 {
-		g.pend = append([]Step{Query{n}}, g.pend...)
+		g.pend = slices.Insert(g.pend, 0, Step(Query{n}))
 	}
 }
 

@@ -103,8 +103,10 @@ func parse(s cli.Settings) (a adapter, err error) {
 	if err := a.parseUser(s); err != nil {
 		return a, err
 	}
-	if a.cnpInterval, err = parseInterval(s["cnp-interval"]); err != nil {
-		return a, err
+	if s["cnp-interval"] == "off" {
+		a.cnpInterval = -1
+	} else if a.cnpInterval, err = parseTime(s, "cnp-interval", maxInterval); err != nil {
+		return a, fmt.Errorf("%w, or off", err)
 	}
 	a.link = cmp.Or(a.link, "udp")
 	switch v := s["loopback"]; {
@@ -171,27 +173,19 @@ func (a *adapter) parseUser(s cli.Settings) (err error) {
 	}
 	a.userMemory = cmp.Or(a.userMemory, memlimit.UserMemory())
 	a.queueMemory = cmp.Or(a.queueMemory, memlimit.Queues())
-	text := s["user-idle"]
-	if text == "" {
-		return nil
-	}
-	if a.userIdle, err = time.ParseDuration(text); err != nil || a.userIdle <= 0 || a.userIdle > maxUserIdle {
-		return fmt.Errorf("user-idle %q: want a time such as 200us, at most %v", text, maxUserIdle)
-	}
-	return nil
+	a.userIdle, err = parseTime(s, "user-idle", maxUserIdle)
+	return err
 }
 
-// parseInterval parses the setting cnp-interval.
-func parseInterval(text string) (time.Duration, error) {
-	switch text {
-	case "":
+// parseTime parses a setting that is a time, 0 if it is not set.
+func parseTime(s cli.Settings, key string, most time.Duration) (time.Duration, error) {
+	text := s[key]
+	if text == "" {
 		return 0, nil
-	case "off":
-		return -1, nil
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || d > maxInterval {
-		return 0, fmt.Errorf("cnp-interval %q: want off, or a time such as 50us, at most %v", text, maxInterval)
+	if err != nil || d <= 0 || d > most {
+		return 0, fmt.Errorf("%s %q: want a time such as 200us, at most %v", key, text, most)
 	}
 	return d, nil
 }

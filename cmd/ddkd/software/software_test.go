@@ -58,8 +58,8 @@ func TestCheck(t *testing.T) {
 		{cli.Settings{"address": "10.0.0.1", "user-idle": "0s"}, "want a time"},
 		{cli.Settings{"address": "10.0.0.1", "cnp-interval": "50us"}, ""},
 		{cli.Settings{"address": "10.0.0.1", "cnp-interval": "off"}, ""},
-		{cli.Settings{"address": "10.0.0.1", "cnp-interval": "0s"}, "want off, or a time such as 50us, at most 1s"},
-		{cli.Settings{"address": "10.0.0.1", "cnp-interval": "2s"}, "want off"},
+		{cli.Settings{"address": "10.0.0.1", "cnp-interval": "0s"}, "want a time such as 200us, at most 1s, or off"},
+		{cli.Settings{"address": "10.0.0.1", "cnp-interval": "2s"}, "or off"},
 	} {
 		err := Driver().Check(c.settings)
 		if c.want == "" {

@@ -175,16 +175,13 @@ func (p *peer) packet(op wire.Opcode, payload []byte, twists ...twist) *outgoing
 func (s *station) put(o *outgoing) {
 	b := o.bytes(&s.info)
 	s.t.Packet(validate.WirePacket{Time: time.Now(), Link: s.info.Link, Data: b})
-	if s.info.Link == ci.LinkEthernet && o.class&ecnMask == ecnMask {
+	if s.info.Link == ci.LinkEthernet && wire.IsCE(o.class) {
 		s.marks++
 	}
 	if err := s.w.Send(b); err != nil {
 		s.t.Harness("sending a packet: %v", err)
 	}
 }
-
-// ecnMask are the bits of the traffic class by which the network marks packets as congested, both (RFC 3168).
-const ecnMask = 3
 
 // stray sends a packet with the peer's PSN and does not advance the PSN.
 func (p *peer) stray(op wire.Opcode, payload []byte, twists ...twist) {
